@@ -1,0 +1,139 @@
+"""Every exception that Cogworker raises.
+
+::
+
+    CogworkerError                 catch this to catch all of them
+    ├── ConfigError                a setting, flag or file that can't be used
+    ├── DeclarationError           ``@cog.job`` was used wrongly
+    ├── EnqueueError               a job was refused; nothing was written
+    │   ├── InvalidArguments       wrong signature, or a value that can't travel
+    │   ├── PayloadTooLarge        over ``max_payload_bytes``
+    │   └── BulkRefused            ``enqueue_many``: some were refused, the others are queued
+    ├── InvalidPayload             what lies in Redis is not a job
+    ├── UnknownJob                 a worker has no job of that name
+    ├── RedisError                 the server could not do it
+    │   ├── RedisUnavailable       no connection, no answer, or "not now" (loading, read-only …)
+    │   └── RedisRefused           the server said no (out of memory, wrong type, no permission …)
+    └── EmbeddedServerError        the private development server did not start
+
+    JobInterrupted                 a BaseException, raised *into* a job at a hard stop
+
+Each message ends with what to do; the facts in it are attributes too.
+"""
+
+from collections.abc import Mapping, Sequence
+
+
+class CogworkerError(Exception):
+    """Base of every error of this package."""
+
+
+class ConfigError(CogworkerError):
+    """A setting can't be used.
+
+    ``setting`` is its name; ``source`` says where the value came from, for example
+    ``the environment variable COGWORKER_CONCURRENCY``.
+    """
+
+    def __init__(self, setting: str, problem: str, source: str = "") -> None:
+        self.setting = setting
+        self.problem = problem
+        self.source = source
+        origin = f" (from {source})" if source else ""
+        super().__init__(f"{setting}: {problem}{origin}")
+
+
+class DeclarationError(CogworkerError):
+    """A job was declared in a way that can't work."""
+
+
+class EnqueueError(CogworkerError):
+    """A job was refused before anything was written."""
+
+
+class InvalidArguments(EnqueueError):
+    """Arguments that do not fit the job's signature, or a value that can't travel as JSON.
+
+    ``job`` is the job's name; ``path`` points at the value (``args[1]['when']``, or empty when
+    the signature itself does not fit).
+    """
+
+    def __init__(self, job: str, path: str, problem: str) -> None:
+        self.job = job
+        self.path = path
+        self.problem = problem
+        where = f" {path}" if path else ""
+        super().__init__(f"{job}:{where} {problem}")
+
+
+class PayloadTooLarge(EnqueueError):
+    """A job's payload is larger than ``max_payload_bytes``."""
+
+    def __init__(self, job: str, size: int, limit: int) -> None:
+        self.job = job
+        self.size = size
+        self.limit = limit
+        super().__init__(
+            f"{job}: the payload has {size:,} bytes, over the limit of {limit:,}; store the data "
+            f"elsewhere and pass a reference, or raise max_payload_bytes"
+        )
+
+
+class BulkRefused(EnqueueError):
+    """Some jobs of ``enqueue_many`` were refused; all the others are queued.
+
+    ``refused`` maps the index of each refused call to its error; ``jids`` has the job ids of the
+    others, in order, with None where a job was refused.
+    """
+
+    def __init__(self, refused: Mapping[int, EnqueueError], jids: Sequence[str | None]) -> None:
+        self.refused = refused
+        self.jids = jids
+        index, error = next(iter(refused.items()))
+        super().__init__(
+            f"{len(refused)} of {len(jids)} jobs were refused and the others are queued; "
+            f"the first, number {index}: {error}"
+        )
+
+
+class InvalidPayload(CogworkerError):
+    """What lies in Redis is not a job."""
+
+
+class UnknownJob(CogworkerError):
+    """No job of that name is declared in this process."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        super().__init__(
+            f"no job is named {name!r} in this worker; import the module that declares it "
+            f"(cogworker worker -r), or declare it with @cog.job(name={name!r})"
+        )
+
+
+class RedisError(CogworkerError):
+    """The server could not do what was asked."""
+
+
+class RedisUnavailable(RedisError):
+    """No connection, no answer in time, or a server that can't serve now.
+
+    The call was repeated as often as the caller allows; whether the last one was carried out is
+    unknown. It is safe to send it again.
+    """
+
+
+class RedisRefused(RedisError):
+    """The server answered with an error, and the call changed nothing that it does not say."""
+
+
+class EmbeddedServerError(CogworkerError):
+    """The private development server could not be found or started."""
+
+
+class JobInterrupted(BaseException):
+    """Raised into a job that still runs when its worker must end.
+
+    It is a BaseException so that ``except Exception`` in a job does not swallow it. The job
+    is given back to its queue and will run again.
+    """
