@@ -11,6 +11,7 @@
     │   └── BulkRefused            ``enqueue_many``: some were refused, the others are queued
     ├── InvalidPayload             what lies in Redis is not a job
     ├── UnknownJob                 a worker has no job of that name
+    ├── JobOrphaned                a job's worker died too often; kept with the dead job
     ├── RedisError                 the server could not do it
     │   ├── RedisUnavailable       no connection, no answer, or "not now" (loading, read-only …)
     │   └── RedisRefused           the server said no (out of memory, wrong type, no permission …)
@@ -108,6 +109,21 @@ class UnknownJob(CogworkerError):
         super().__init__(
             f"no job is named {name!r} in this worker; import the module that declares it "
             f"(cogworker worker -r), or declare it with @cog.job(name={name!r})"
+        )
+
+
+class JobOrphaned(CogworkerError):
+    """A job was running each time its worker died, more often than ``max_orphanings``.
+
+    Never raised: it is the error of a job that was moved to dead for that reason.
+    """
+
+    def __init__(self, times: int, limit: int) -> None:
+        self.times = times
+        self.limit = limit
+        super().__init__(
+            f"its worker died {times} times while it ran, more often than max_orphanings={limit}; "
+            f"find out what it does to its process before you revive it"
         )
 
 

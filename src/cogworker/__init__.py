@@ -1,0 +1,47 @@
+"""Background jobs for Python on Redis or Valkey."""
+
+from cogworker.app import Cogworker
+from cogworker.errors import (
+    BulkRefused,
+    CogworkerError,
+    ConfigError,
+    DeclarationError,
+    EmbeddedServerError,
+    EnqueueError,
+    InvalidArguments,
+    InvalidPayload,
+    JobInterrupted,
+    JobOrphaned,
+    PayloadTooLarge,
+    RedisError,
+    RedisRefused,
+    RedisUnavailable,
+    UnknownJob,
+)
+from cogworker.job import CurrentJob, Job, current_job
+from cogworker.retry import RetryPolicy
+
+__all__ = [
+    "BulkRefused",
+    "CogworkerError",
+    "Cogworker",
+    "ConfigError",
+    "CurrentJob",
+    "DeclarationError",
+    "EmbeddedServerError",
+    "EnqueueError",
+    "InvalidArguments",
+    "InvalidPayload",
+    "Job",
+    "JobInterrupted",
+    "JobOrphaned",
+    "PayloadTooLarge",
+    "RedisError",
+    "RedisRefused",
+    "RedisUnavailable",
+    "RetryPolicy",
+    "UnknownJob",
+    "current_job",
+]
+
+__version__ = "0.1.0"

@@ -1,0 +1,127 @@
+"""How the scripts' replies read."""
+
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+Raw = Any
+"""A reply as the Redis client hands it over: bytes, ints and lists of them."""
+
+
+class Taken(NamedTuple):
+    """One delivery: a job that a worker has just taken."""
+
+    tag: bytes
+    payload: bytes
+
+    @property
+    def queue(self) -> str:
+        """The queue that it was taken from."""
+        return queue_of(self.tag)
+
+
+class Moved(NamedTuple):
+    """What became of the jobs of a move; those not named here were moved.
+
+    ``lost`` were no longer at their source, and nothing was done for them. ``failed`` could not
+    be put down and are where they were, with the server's reason. ``problems`` are damaged keys
+    whose book-keeping had to be left out.
+    """
+
+    lost: Sequence[bytes] = ()
+    failed: Sequence[tuple[bytes, str]] = ()
+    problems: Sequence[tuple[str, str]] = ()
+
+
+class Turned(NamedTuple):
+    """The answer to a worker's turn."""
+
+    moved: Moved
+    taken: Sequence[Taken]
+    paused: Sequence[str]
+
+
+class Due(NamedTuple):
+    """Entries that are due; ``next_in_s`` is the time until the next one, None when there is none.
+
+    ``workers`` is the number of workers that share the work of promoting.
+    """
+
+    time: float
+    next_in_s: float | None
+    workers: int
+    schedule: Sequence[bytes]
+    retry: Sequence[bytes]
+
+
+def queue_of(tag: bytes) -> str:
+    """The queue in a delivery's tag, ``<turn>.<index>.<queue>``."""
+    return tag.split(b".", 2)[2].decode()
+
+
+def order_of(tag: bytes) -> tuple[int, int]:
+    """A delivery's place in the order of taking."""
+    turn, index, _ = tag.split(b".", 2)
+    return int(turn), int(index)
+
+
+def read_moved(reply: Raw) -> Moved:
+    """Read ``{lost, failed, problems}``."""
+    lost, failed, problems = reply
+    if not (lost or failed or problems):
+        return NOTHING_AMISS
+    return Moved(
+        lost,
+        [(ref, text(error)) for ref, error in _pairs(failed)],
+        [(text(key), text(error)) for key, error in _pairs(problems)],
+    )
+
+
+NOTHING_AMISS = Moved()
+
+
+def read_turned(reply: Raw) -> Turned | None:
+    """Read a turn's answer; None when a later turn has been answered already."""
+    if reply[0] == b"stale":
+        return None
+    taken = reply[3]
+    deliveries = [Taken(tag, payload) for tag, payload in _pairs(taken)]
+    return Turned(read_moved(reply[:3]), deliveries, [text(name) for name in reply[4]])
+
+
+def read_due(reply: Raw) -> Due:
+    """Read what is due."""
+    time, next_in, workers, schedule, retry = reply
+    return Due(float(time), float(next_in) if next_in else None, workers, schedule, retry)
+
+
+def read_pushed(reply: Raw) -> Moved | None:
+    """Read a push's answer; None when another producer uses the same lane."""
+    word = reply[0]
+    if word == b"collision":
+        return None
+    if word == b"repeated":
+        return NOTHING_AMISS
+    return read_moved(([], reply[1], reply[2]))
+
+
+def read_examined(reply: Raw) -> list[Taken] | None:
+    """Read what a dead worker held, oldest first; None when it lives."""
+    if reply[0] == b"alive":
+        return None
+    return sorted(
+        (Taken(tag, payload) for tag, payload in _pairs(reply[1:])), key=lambda job: order_of(job.tag)
+    )
+
+
+def read_rescued(reply: Raw) -> Moved | None:
+    """Read a rescue's answer; None when the worker lives."""
+    return None if reply[0] == b"alive" else read_moved(reply[1:])
+
+
+def text(word: bytes) -> str:
+    """A word of a reply as text; bytes that are not UTF-8 are escaped."""
+    return word.decode("utf-8", "backslashreplace")
+
+
+def _pairs(flat: Sequence[bytes]) -> Iterator[tuple[bytes, bytes]]:
+    return zip(flat[::2], flat[1::2], strict=True)

@@ -1,0 +1,1 @@
+"""The only package that talks to the server: keys, scripts, commands, connections, runners."""

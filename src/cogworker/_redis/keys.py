@@ -1,0 +1,71 @@
+"""Every key: its name, its type, who writes it, when it goes.
+
+The keys marked *shared* are the Ruby system's too, byte for byte; the rest is ours. All of them
+lie under one namespace; with a hash tag as namespace, such as ``{cogworker}``, they lie in one
+slot of a cluster. No other module knows a key's name.
+"""
+
+
+class Keys:
+    """The keys of one installation."""
+
+    __slots__ = (
+        "_producer",
+        "_queue",
+        "_wake",
+        "_worker",
+        "dead",
+        "failed",
+        "lost_claims",
+        "paused_queues",
+        "processed",
+        "queues",
+        "retry",
+        "schedule",
+        "workers",
+    )
+
+    def __init__(self, namespace: str) -> None:
+        #: SET, shared: names of queues ever used. Written by every put into a queue.
+        self.queues = f"{namespace}:queues"
+        #: SET, shared: queues that no worker takes from. Written by pause and resume.
+        self.paused_queues = f"{namespace}:paused_queues"
+        #: ZSET, shared: payloads by due time, epoch seconds. Written by push, emptied by promote.
+        self.schedule = f"{namespace}:schedule"
+        #: ZSET, shared: payloads by due time, epoch seconds. Written by settle, emptied by promote.
+        self.retry = f"{namespace}:retry"
+        #: ZSET, shared: payloads by time of death; trimmed by count and age with each death.
+        self.dead = f"{namespace}:dead"
+        #: STRING, shared: number of runs that succeeded.
+        self.processed = f"{namespace}:stats:processed"
+        #: STRING, shared: number of runs that failed.
+        self.failed = f"{namespace}:stats:failed"
+        #: STRING: number of settlements that came too late, because the job had been rescued.
+        self.lost_claims = f"{namespace}:stats:lost_claims"
+        #: ZSET: worker identities by last beat, epoch seconds on the server's clock. Written by
+        #: each beat; a member goes with a clean stop, or when a dead worker's jobs are rescued.
+        self.workers = f"{namespace}:workers"
+        self._queue = f"{namespace}:queue:"
+        self._wake = f"{namespace}:wake:"
+        self._worker = f"{namespace}:worker:"
+        self._producer = f"{namespace}:producer:"
+
+    def queue(self, name: str) -> str:
+        """LIST, shared: payloads; pushed at the left, taken at the right."""
+        return self._queue + name
+
+    def wake(self, queue: str) -> str:
+        """LIST: tokens that wake idle workers; deleted by the take that empties the queue."""
+        return self._wake + queue
+
+    def presence(self, worker: str) -> str:
+        """HASH: what a live worker says of itself; expires when it stops beating."""
+        return self._worker + worker
+
+    def in_flight(self, worker: str) -> str:
+        """HASH: payloads by delivery tag, and the field ``@turn`` (see ``turn.lua``)."""
+        return f"{self._worker}{worker}:in_flight"
+
+    def producer(self, lane: str) -> str:
+        """STRING: number and first job id of a producer's last push; expires after 15 minutes."""
+        return self._producer + lane

@@ -1,0 +1,51 @@
+-- @include clock
+-- The places a job can lie in: how to look, to put down and to pick up. See groups.lua for words.
+local moment
+
+local function now()
+  moment = moment or server_time()
+  return moment
+end
+
+local function read_target()
+  local target = {kind = text()}
+  if target.kind == 'set' or target.kind == 'later' then target.set = key() end
+  if target.kind == 'set' then
+    target.most, target.age = number(), number()
+  elseif target.kind ~= 'gone' then
+    target.list, target.wake, target.name = key(), key(), text()
+  end
+  return target
+end
+
+-- The job's bytes at its source, or nothing.
+local function look(source, from, ref)
+  if source == 'flight' then return redis.call('HGET', from, ref) end
+  return redis.call('ZSCORE', from, ref) and ref
+end
+
+local function remove(source, from, ref)
+  if source == 'flight' then return redis.call('HDEL', from, ref) end
+  return redis.call('ZREM', from, ref)
+end
+
+local function put(target, payload, score)
+  local kind = target.kind
+  if score and string.sub(score, 1, 1) == '+' then score = now() + tonumber(score) end
+  if kind == 'front' then
+    target.queued = (target.queued or 0) + 1
+    return redis.pcall('RPUSH', target.list, payload)
+  elseif kind == 'back' or (kind == 'later' and tonumber(score) <= now()) then
+    target.queued = (target.queued or 0) + 1
+    return redis.pcall('LPUSH', target.list, payload)
+  end
+  return redis.pcall('ZADD', target.set, score, payload)
+end
+
+-- Drops what is over `most` entries or older than `age` seconds, a thousand at most in one call.
+local function trim(target)
+  local over = redis.call('ZCARD', target.set) - target.most
+  local old = redis.call('ZCOUNT', target.set, '-inf', now() - target.age)
+  local drop = math.min(math.max(over, old), 1000)
+  if drop > 0 then redis.call('ZREMRANGEBYRANK', target.set, 0, drop - 1) end
+end

@@ -1,0 +1,19 @@
+-- Moves the jobs that a dead worker held, and forgets the worker when it holds none any more.
+-- KEYS   1 queues, 2 workers, 3 presence, 4 in-flight hash; the others are named by the groups
+-- ARGV   <identity> <threshold in seconds, or '' when the worker itself asks> <n> groups
+-- Reply  {'alive'} | {'rescued', lost tags, failed {tag, error, …}, problems {key, error, …}}
+-- @include input
+-- @include groups
+-- @include dead
+local worker, threshold = text(), text()
+if threshold ~= '' and not is_dead(KEYS[2], KEYS[3], worker, tonumber(threshold)) then
+  return {'alive'}
+end
+redis.call('HDEL', KEYS[4], '') -- see turn.lua: allowed to work when memory is full
+move_groups()
+local left = redis.call('HLEN', KEYS[4]) - redis.call('HEXISTS', KEYS[4], '@turn')
+if left == 0 then
+  redis.call('DEL', KEYS[4], KEYS[3])
+  redis.call('ZREM', KEYS[2], worker)
+end
+return {'rescued', lost, failed, problems}

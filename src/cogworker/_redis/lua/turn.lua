@@ -1,0 +1,26 @@
+-- A worker's turn: settles the deliveries that ended and takes jobs for its free slots.
+-- A turn has a number. The last one's is kept in the field @turn of the in-flight hash, so a turn
+-- whose reply was lost is answered again with the jobs it took, and one that arrives late from a
+-- dead connection takes nothing.
+-- KEYS   1 queues, 2 in-flight hash, 3 paused queues, 4 count of lost claims; the others are named
+--        by the groups and the queues to take from
+-- ARGV   <number> <n> groups <want> <n> queues, each <list> <wake> <name>, in the order to look
+-- Reply  {lost tags, failed {tag, error, …}, problems {name, error, …}, taken {tag, payload, …},
+--        paused names} | {'stale'}
+-- @include input
+-- @include groups
+-- @include take
+local flight, turn = KEYS[2], number()
+local last = tonumber(redis.call('HGET', flight, '@turn') or 0)
+if turn < last then return {'stale'} end
+
+-- The first write frees memory: the server then lets the others pass when it is full, so workers
+-- can empty a full server. (Only pushes are refused.)
+redis.call('HDEL', flight, '')
+move_groups()
+if turn == last then -- what is gone was settled the first time, not lost
+  return {{}, failed, problems, taken_before(flight, turn), {}}
+end
+if #lost > 0 then redis.pcall('INCRBY', KEYS[4], #lost) end
+local taken, paused = take(flight, turn)
+return {lost, failed, problems, taken, paused}

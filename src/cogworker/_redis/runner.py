@@ -1,0 +1,173 @@
+"""Sends commands. Nothing else in the package does.
+
+Every command may be sent twice, so a call whose reply is lost is simply sent again, on a new
+connection: first at once, then after the pauses. What the server says about itself (loading,
+read-only, busy …) counts as no answer; what it says about the call is raised.
+"""
+
+import asyncio
+import os
+import time
+import weakref
+from typing import Any, TypeVar
+
+import redis.asyncio.connection as aio
+import redis.connection as sync
+from redis import exceptions as redis_errors
+
+from cogworker._redis.command import Command
+from cogworker._redis.connection import Connector
+from cogworker.errors import RedisError, RedisRefused, RedisUnavailable
+
+T = TypeVar("T")
+
+PATIENT = (0.0, 0.1, 0.5)
+"""Pauses before sending again, in seconds: what a caller of ``enqueue`` is made to wait."""
+ONCE = ()
+"""For callers that have a loop of their own."""
+
+_NO_ANSWER = (
+    redis_errors.ConnectionError,
+    redis_errors.TimeoutError,
+    redis_errors.ReadOnlyError,
+    redis_errors.TryAgainError,
+    redis_errors.ClusterDownError,
+    redis_errors.InvalidResponse,
+    OSError,
+)
+_NOT_NOW = ("LOADING", "READONLY", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN", "BUSY ", "UNBLOCKED")
+
+
+def translate(error: Exception, command: Command[Any]) -> RedisError:
+    """Our error for one of the client library's: is the server away, or does it say no?"""
+    said = f"{command.name}: {error}"
+    if isinstance(error, redis_errors.AuthenticationError | redis_errors.AuthorizationError):
+        return RedisRefused(f"{said}; check the user name and the password")
+    if isinstance(error, _NO_ANSWER) or any(word in str(error) for word in _NOT_NOW):
+        return RedisUnavailable(f"{said}; is the server running, and is redis_url right?")
+    return RedisRefused(said)
+
+
+class Runner:
+    """Runs commands from any thread, each on a connection of its own for the time of the call."""
+
+    def __init__(self, connector: Connector, pauses: tuple[float, ...] = PATIENT) -> None:
+        self.connector = connector
+        self._pauses = pauses
+        self._idle: list[sync.AbstractConnection] = []
+        _runners.add(self)
+
+    def run(self, command: Command[T]) -> T:
+        """Send a command and read its answer.
+
+        Raises RedisUnavailable when there is none, and RedisRefused when the server says no.
+        """
+        try:
+            connection = self._idle.pop()
+        except IndexError:
+            connection = self.connector.connect()
+        try:
+            reply = self._ask(connection, command)
+        except BaseException:
+            connection.disconnect()
+            raise
+        self._idle.append(connection)
+        return command.read(reply)
+
+    def _ask(self, connection: sync.AbstractConnection, command: Command[Any]) -> Any:
+        pauses = iter(self._pauses)
+        while True:
+            try:
+                return _exchange(connection, command)
+            except (redis_errors.RedisError, OSError) as error:
+                problem = translate(error, command)
+                pause = next(pauses, None)
+                if pause is None or not isinstance(problem, RedisUnavailable):
+                    raise problem from error
+                connection.disconnect()
+                time.sleep(pause)
+
+    def close(self) -> None:
+        """Close the connections that are not in use."""
+        while self._idle:
+            self._idle.pop().disconnect()
+
+
+def _exchange(connection: sync.AbstractConnection, command: Command[Any]) -> Any:
+    connection.send_packed_command(connection.pack_command(*command.words()), check_health=False)
+    try:
+        return connection.read_response()
+    except redis_errors.NoScriptError:
+        connection.send_command(*command.words_with_source(), check_health=False)
+        return connection.read_response()
+
+
+class AsyncRunner:
+    """Runs commands from any event loop, on connections that belong to that loop."""
+
+    def __init__(self, connector: Connector, pauses: tuple[float, ...] = PATIENT) -> None:
+        self.connector = connector
+        self._pauses = pauses
+        self._loops: weakref.WeakKeyDictionary[
+            asyncio.AbstractEventLoop, list[aio.AbstractConnection]
+        ] = weakref.WeakKeyDictionary()
+        _runners.add(self)
+
+    async def run(self, command: Command[T]) -> T:
+        """Send a command and read its answer.
+
+        Raises RedisUnavailable when there is none, and RedisRefused when the server says no.
+        """
+        idle = self._loops.setdefault(asyncio.get_running_loop(), [])
+        connection = idle.pop() if idle else self.connector.connect_async()
+        try:
+            reply = await self._ask(connection, command)
+        except BaseException:
+            await connection.disconnect(nowait=True)
+            raise
+        idle.append(connection)
+        return command.read(reply)
+
+    async def _ask(self, connection: aio.AbstractConnection, command: Command[Any]) -> Any:
+        pauses = iter(self._pauses)
+        while True:
+            try:
+                return await _exchange_async(connection, command)
+            except (redis_errors.RedisError, OSError) as error:
+                problem = translate(error, command)
+                pause = next(pauses, None)
+                if pause is None or not isinstance(problem, RedisUnavailable):
+                    raise problem from error
+                await connection.disconnect(nowait=True)
+                await asyncio.sleep(pause)
+
+    async def close(self) -> None:
+        """Close the running loop's connections that are not in use."""
+        idle = self._loops.pop(asyncio.get_running_loop(), [])
+        while idle:
+            await idle.pop().disconnect()
+
+
+async def _exchange_async(connection: aio.AbstractConnection, command: Command[Any]) -> Any:
+    words = connection.pack_command(*command.words())
+    await connection.send_packed_command(words, check_health=False)
+    try:
+        return await connection.read_response()
+    except redis_errors.NoScriptError:
+        await connection.send_command(*command.words_with_source(), check_health=False)
+        return await connection.read_response()
+
+
+_runners: weakref.WeakSet[Runner | AsyncRunner] = weakref.WeakSet()
+
+
+def _forget_connections() -> None:
+    """A forked child must not talk over its parent's sockets."""
+    for runner in _runners:
+        if isinstance(runner, Runner):
+            runner._idle = []
+        else:
+            runner._loops = weakref.WeakKeyDictionary()
+
+
+os.register_at_fork(after_in_child=_forget_connections)

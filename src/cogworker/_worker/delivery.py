@@ -1,0 +1,38 @@
+"""One taking of a job by this worker."""
+
+from typing import Any
+
+from cogworker._engine.replies import queue_of
+from cogworker.job import Job
+from cogworker.payload import Envelope
+
+
+class Delivery:
+    """A job that this worker holds, until it is settled.
+
+    ``job`` is None when no job of that name is declared here. ``interrupted`` is set when the
+    worker, at its end, has asked the run to stop.
+    """
+
+    __slots__ = ("envelope", "interrupted", "job", "payload", "ready_at", "started_at", "tag")
+
+    def __init__(
+        self, tag: bytes, payload: bytes, envelope: Envelope, job: Job[..., Any] | None, now: float
+    ) -> None:
+        self.tag = tag
+        self.payload = payload
+        self.envelope = envelope
+        self.job = job
+        self.ready_at = now
+        self.started_at = 0.0
+        self.interrupted = False
+
+    @property
+    def queue(self) -> str:
+        """The queue that it was taken from."""
+        return queue_of(self.tag)
+
+    @property
+    def is_async(self) -> bool:
+        """Whether it runs on the event loop."""
+        return self.job is not None and self.job.is_async

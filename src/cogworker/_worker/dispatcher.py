@@ -1,0 +1,350 @@
+"""Settles what has finished and takes what is next: one call for both, as often as it is worth it.
+
+A loop in one thread, which owns the hot connection:
+
+1. If runs have finished, or jobs may be waiting and slots are free: take a *turn*. The call settles
+   all deliveries that ended since the last one and takes jobs for the free slots, and, while
+   jobs are short, some more to keep ready.
+2. Otherwise listen for a wake-up token of the queues, and wait: for the token, for a finished run,
+   or for the time to look again anyway.
+
+A turn whose reply is lost is sent again, unchanged, until it is answered.
+"""
+
+import logging
+import random
+import threading
+from collections.abc import Callable, Iterable, Sequence
+
+from cogworker import clock
+from cogworker._engine import presence
+from cogworker._engine.moves import Moves
+from cogworker._engine.places import InFlight
+from cogworker._engine.plan import KEEP, Move
+from cogworker._engine.replies import Moved, Turned
+from cogworker._redis.command import Command
+from cogworker._redis.doorbell import Doorbell
+from cogworker._redis.runner import Runner
+from cogworker._worker.alarm import Alarm
+from cogworker._worker.delivery import Delivery
+from cogworker._worker.order import QueueOrder
+from cogworker._worker.outage import Outage
+from cogworker._worker.performer import Performer
+from cogworker._worker.readiness import LONGEST_WAIT_S, Readiness
+from cogworker._worker.slots import Slots
+from cogworker.errors import RedisUnavailable
+
+logger = logging.getLogger("cogworker.worker")
+
+MOST_TAKEN = 1000
+STUCK_PAUSE_S = 1.0
+"""How long a settlement that the server refused waits before it is tried again."""
+
+
+class Dispatcher:
+    """The only part of a worker that takes and settles jobs."""
+
+    def __init__(
+        self,
+        runner: Runner,
+        moves: Moves,
+        worker: InFlight,
+        order: QueueOrder,
+        performer: Performer,
+        start: Callable[[Delivery], None],
+        *,
+        concurrency: int,
+        idle_s: float,
+        outage: Outage,
+    ) -> None:
+        self._runner = runner
+        self._doorbell = Doorbell(runner.connector)
+        self._moves = moves
+        self._worker = worker
+        self._order = order
+        self._performer = performer
+        self._start_delivery = start
+        self._idle_s = idle_s
+        self._outage = outage
+        self.alarm = Alarm()
+        self.slots = Slots(concurrency, self.alarm.ring)
+        self._readiness = Readiness()
+        self._held: dict[bytes, Delivery] = {}
+        self._number = 0
+        self._command: Command[Turned | None] | None = None
+        self._settling: dict[bytes, Move] = {}
+        self._settled: list[bytes] = []
+        self._wanted = 0
+        self._pending: list[Move] = []
+        self._stuck: list[Move] = []
+        self._stuck_until = 0.0
+        self._hungry = True
+        self._look_again_at = 0.0
+        self._paused: frozenset[str] = frozenset()
+        self.taking = True
+        self._abandon_by: float | None = None
+        self.drained = threading.Event()
+        self._ended = threading.Event()
+        self.turns = 0
+        self.taken = 0
+
+    # What other threads say to it.
+
+    def quiet(self) -> None:
+        """Take no more jobs; those that are ready but have not begun are given back."""
+        self.taking = False
+        self.alarm.ring()
+
+    def resume(self) -> None:
+        """Take jobs again."""
+        self.drained.clear()
+        self.taking = True
+        self._hungry = True
+        self.alarm.ring()
+
+    def abandon(self, within_s: float) -> None:
+        """Give back what still runs and end; without Redis, end after ``within_s`` anyway."""
+        self.taking = False
+        self._abandon_by = clock.monotonic() + within_s
+        self.alarm.ring()
+
+    def wait_until_ended(self, timeout_s: float) -> bool:
+        """Wait for the loop's end."""
+        return self._ended.wait(timeout_s)
+
+    @property
+    def held(self) -> int:
+        """How many jobs this worker holds, running, ready or waiting to be settled."""
+        return len(self._held)
+
+    # The loop.
+
+    def run(self) -> None:
+        """Dispatch until ``abandon``; the body of the dispatcher's thread."""
+        pause_s = 0.05
+        while not self._is_over():
+            try:
+                self.step()
+            except RedisUnavailable as error:
+                self._outage.failed("dispatcher", error)
+                self._rest(pause_s)
+                pause_s = min(2 * pause_s, 1.0)
+            except Exception:
+                logger.exception("the dispatcher failed, and goes on")
+                self._rest(1.0)
+            else:
+                pause_s = 0.05
+        self._doorbell.close()
+        self._ended.set()
+
+    def step(self) -> None:
+        """One turn, or one wait."""
+        now = clock.monotonic()
+        if self._abandon_by is not None:
+            self._give_back_all()
+        else:
+            self._give_back_ready(now)
+        if self._has_work(now):
+            self.turn()
+            return
+        if not self.taking and not self._held:
+            self.drained.set()
+        self._wait(now)
+
+    def _has_work(self, now: float) -> bool:
+        return bool(
+            self._command
+            or self.slots.has_finished
+            or self._pending
+            or (self._stuck and now >= self._stuck_until)
+            or (self._hungry and self._want() > 0)
+        )
+
+    def _want(self) -> int:
+        if not self.taking:
+            return 0
+        return min(self.slots.free + self._readiness.limit - self.slots.ready, MOST_TAKEN)
+
+    # A turn.
+
+    def turn(self) -> None:
+        """Send one call, or the last one again when it was not answered, and digest its reply."""
+        if self._command is None:
+            self._command = self._compose(clock.monotonic())
+        turned = self._runner.run(self._command)
+        self._command = None
+        self.turns += 1
+        self._outage.worked("dispatcher")
+        if turned is None:
+            logger.error("a later turn was answered already: worker=%s", self._worker.worker)
+            return
+        self._digest_moved(turned.moved)
+        self._digest_taken(turned)
+
+    def _compose(self, now: float) -> Command[Turned | None]:
+        finished = self.slots.collect()
+        self._readiness.learn(len(finished.deliveries), finished.slowest_s, now)
+        done: list[bytes] = []
+        moves = self._pending
+        self._pending = []
+        if self._stuck and now >= self._stuck_until:
+            moves += self._stuck
+            self._stuck = []
+        for delivery, move in finished.deliveries:
+            if delivery.tag not in self._held:
+                continue  # given back meanwhile
+            if move is None:
+                done.append(delivery.tag)
+            else:
+                moves.append(move)
+        self._settling = {tag: move for move in moves for tag in _tags(move)}
+        self._settled = done
+        if done:
+            moves.append(self._moves.done(self._worker, done))
+        self._number += 1
+        self._wanted = max(0, self._want())
+        return self._moves.turn(
+            self._worker, self._number, moves, self._wanted, self._order.draw() if self._wanted else ()
+        )
+
+    def _digest_moved(self, moved: Moved) -> None:
+        refused = dict(moved.failed)
+        for tag in moved.lost:
+            delivery = self._held.get(tag)
+            logger.warning(
+                "lost claim: the job was rescued meanwhile, its end here changes nothing: "
+                "jid=%s tag=%s",
+                delivery.envelope.jid if delivery else "",
+                tag.decode("utf-8", "backslashreplace"),
+            )
+        for tag in self._settled:
+            self._held.pop(tag, None)
+        for tag, move in self._settling.items():
+            if tag in refused:
+                logger.error(
+                    "the server refused to settle a job, trying again: tag=%s error=%s",
+                    tag.decode("utf-8", "backslashreplace"),
+                    refused[tag],
+                )
+                self._stuck.append(_only(move, tag))
+            else:
+                self._held.pop(tag, None)
+        if self._stuck:
+            self._stuck_until = clock.monotonic() + STUCK_PAUSE_S
+        for key, problem in moved.problems:
+            logger.error("book-keeping was left out: key=%s error=%s", key, problem)
+
+    def _digest_taken(self, turned: Turned) -> None:
+        now = clock.monotonic()
+        self._paused = frozenset(turned.paused)
+        deliveries: list[Delivery] = []
+        for taken in turned.taken:
+            accepted = self._performer.accept(taken, now)
+            if isinstance(accepted, Move):
+                self._pending.append(accepted)
+            else:
+                self._held[taken.tag] = accepted
+                deliveries.append(accepted)
+        self.taken += len(turned.taken)
+        if self._wanted:
+            self._hungry = len(turned.taken) == self._wanted
+            self._look_again_at = now + self._idle_pause()
+        if not self.taking:
+            self._give_back(deliveries)
+            return
+        for delivery in self.slots.offer(deliveries):
+            self._start_delivery(delivery)
+
+    # Giving back.
+
+    def _give_back_ready(self, now: float) -> None:
+        reclaimed = self.slots.reclaim(LONGEST_WAIT_S if self.taking else 0.0)
+        if reclaimed:
+            self._readiness.retreat(now)
+            self._give_back(reclaimed)
+
+    def _give_back_all(self) -> None:
+        """At the end: everything that has not finished, running or not."""
+        ended = {delivery.tag for delivery, _ in self.slots.peek()}
+        leaving = {tag for move in (*self._pending, *self._stuck) for tag in _tags(move)}
+        if self._command is not None:
+            leaving |= {*self._settling, *self._settled}
+        self.slots.reclaim(0.0)
+        self._give_back(
+            [
+                delivery
+                for tag, delivery in self._held.items()
+                if tag not in ended and tag not in leaving
+            ]
+        )
+
+    def _give_back(self, deliveries: Iterable[Delivery]) -> None:
+        jobs = [(delivery.tag, KEEP) for delivery in deliveries]
+        self._pending += self._moves.give_back(self._worker, jobs)
+
+    # Waiting.
+
+    def _wait(self, now: float) -> None:
+        until = now + self._idle_s
+        if self.slots.ready:
+            until = now + LONGEST_WAIT_S
+        elif self._stuck:
+            until = min(until, self._stuck_until)
+        if self.taking and not self._hungry and self._want() > 0:
+            until = min(until, self._look_again_at)
+            self._listen()
+        listening = self._doorbell.listening
+        if self.alarm.wait(until - now, self._doorbell.fileno() if listening else None):
+            self._hear()
+        elif not self._hungry and clock.monotonic() >= self._look_again_at:
+            self._hungry = True
+
+    def _listen(self) -> None:
+        names = [name for name in self._order.names if name not in self._paused]
+        if self._doorbell.listening or not names:
+            return
+        self._doorbell.listen(presence.listen(self._moves.keys, names, self._idle_pause()))
+
+    def _hear(self) -> None:
+        token = self._doorbell.answer()
+        if token is not None and self._want() <= 0:
+            # Meant for somebody who can take a job: the token goes back to wake another worker.
+            self._runner.run(presence.pass_on(token))
+        else:
+            self._hungry = True
+
+    def _idle_pause(self) -> float:
+        return self._idle_s * random.uniform(0.75, 1.0)  # noqa: S311 - only spreads the load
+
+    def _rest(self, pause_s: float) -> None:
+        """Wait while Redis is away; finished runs go on piling up meanwhile."""
+        until = clock.monotonic() + pause_s
+        while (left := until - clock.monotonic()) > 0 and not self._is_over():
+            self.alarm.wait(left)
+
+    def _is_over(self) -> bool:
+        if self._abandon_by is None:
+            return False
+        if not self._held and not self._pending and self._command is None:
+            return True
+        if clock.monotonic() < self._abandon_by:
+            return False
+        logger.error(
+            "ending while redis is away: %d jobs stay in flight and will be rescued: worker=%s",
+            len(self._held),
+            self._worker.worker,
+        )
+        return True
+
+
+def _tags(move: Move) -> Sequence[bytes]:
+    """The deliveries that a move settles."""
+    return [item for item in move.items[:: len(move.items) // move.count] if isinstance(item, bytes)]
+
+
+def _only(move: Move, tag: bytes) -> Move:
+    """A move reduced to one of its deliveries."""
+    width = len(move.items) // move.count
+    start = move.items.index(tag)
+    return move._replace(count=1, items=move.items[start : start + width])
+

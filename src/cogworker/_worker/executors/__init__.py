@@ -1,0 +1,1 @@
+"""Where jobs run: ``threads`` for plain functions, ``aio`` for ``async`` ones."""

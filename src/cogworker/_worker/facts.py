@@ -1,0 +1,50 @@
+"""What a worker tells of itself with each beat."""
+
+import os
+import resource
+import secrets
+import socket
+import sys
+from typing import Any
+
+import cogworker
+from cogworker import clock
+from cogworker.config import Config
+from cogworker.payload import encode
+
+
+def new_identity() -> str:
+    """A name for this process: ``host:pid:random``. Made after a fork, never before."""
+    host = os.environ.get("DYNO") or socket.gethostname()
+    return f"{host}:{os.getpid()}:{secrets.token_hex(6)}"
+
+
+def fixed_facts(identity: str, config: Config) -> dict[str, Any]:
+    """What does not change while a worker lives."""
+    host, pid, _ = identity.rsplit(":", 2)
+    return {
+        "identity": identity,
+        "hostname": host,
+        "pid": int(pid),
+        "concurrency": config.concurrency,
+        "queues": dict(config.queues),
+        "labels": list(config.labels),
+        "started_at": clock.wall(),
+        "version": cogworker.__version__,
+    }
+
+
+def presence_facts(fixed: dict[str, Any], busy: int, quiet: bool) -> dict[str, str]:
+    """The fields of a beat: ``info`` (JSON), ``busy`` and ``quiet``."""
+    info = encode({**fixed, "rss_kb": resident_kb()}).decode()
+    return {"info": info, "busy": str(busy), "quiet": "true" if quiet else "false"}
+
+
+def resident_kb() -> int | None:
+    """This process's resident memory in KiB; None when the system does not tell."""
+    try:
+        with open("/proc/self/statm", "rb") as file:
+            return int(file.read().split()[1]) * resource.getpagesize() // 1024
+    except (OSError, ValueError, IndexError):
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        return peak // 1024 if sys.platform == "darwin" else peak

@@ -1,0 +1,49 @@
+"""An exception as it is kept in a payload. Nothing that an exception does can stop this."""
+
+import traceback
+from typing import Any
+
+from cogworker.payload import MOST_MESSAGE_CHARACTERS
+
+MOST_BACKTRACE_LINES = 200
+
+
+def describe(error: BaseException) -> dict[str, Any]:
+    """The error's class, message and stack trace, each of bounded size."""
+    return {
+        "error_class": class_of(error),
+        "error_message": message_of(error),
+        "error_backtrace": _backtrace(error),
+    }
+
+
+def class_of(error: BaseException) -> str:
+    """The qualified name of the error's class, without ``builtins``."""
+    kind = type(error)
+    name = kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
+    return _clean(name)
+
+
+def message_of(error: BaseException) -> str:
+    """The error's text, cut to 10,000 characters."""
+    try:
+        return _clean(str(error)[:MOST_MESSAGE_CHARACTERS])
+    except BaseException as second:  # its __str__ is the job's code: it may raise anything
+        return f"(the message can't be read: its __str__ raised {type(second).__name__})"
+
+
+def _backtrace(error: BaseException) -> list[str]:
+    try:
+        lines = [
+            line
+            for entry in traceback.format_tb(error.__traceback__, limit=-MOST_BACKTRACE_LINES)
+            for line in _clean(entry).rstrip("\n").split("\n")
+        ]
+    except Exception as second:  # a frame's source may be anything; the failure itself matters more
+        return [f"(the stack trace can't be shown: {type(second).__name__})"]
+    return lines[-MOST_BACKTRACE_LINES:]
+
+
+def _clean(text: str) -> str:
+    """Without lone surrogates, which JSON in UTF-8 can't hold."""
+    return text.encode("utf-8", "backslashreplace").decode()

@@ -1,0 +1,207 @@
+"""A worker's life, in order.
+
+1. Signals become requests, so that a stop is obeyed from the first moment on.
+2. The first beat succeeds; without Redis the worker waits for it. Only then may it take a job,
+   because a worker that holds jobs without having beaten would look dead.
+3. Heartbeat, dispatcher, poller and rescuer start.
+4. The main thread waits for requests: quiet, resume, stacks, stop.
+5. Stop: take nothing more; give back what is ready; wait for what runs, up to
+   ``shutdown_timeout``; interrupt the rest and give it back; stop the loops; leave no trace.
+   A second stop request cuts the waiting short.
+"""
+
+import logging
+import threading
+from collections.abc import Mapping
+from typing import Any
+
+from cogworker import clock
+from cogworker._engine.places import InFlight
+from cogworker._redis.runner import ONCE, Runner
+from cogworker._worker import facts, stacks
+from cogworker._worker.delivery import Delivery
+from cogworker._worker.dispatcher import Dispatcher
+from cogworker._worker.executors.aio import AsyncExecutor
+from cogworker._worker.executors.threads import ThreadExecutor
+from cogworker._worker.loops.heartbeat import Heartbeat
+from cogworker._worker.loops.poller import Poller
+from cogworker._worker.loops.rescuer import Rescuer
+from cogworker._worker.order import QueueOrder
+from cogworker._worker.outage import Outage
+from cogworker._worker.performer import Performer
+from cogworker._worker.signals import Requests
+from cogworker.client import Client
+from cogworker.config import redacted
+from cogworker.errors import RedisError
+from cogworker.job import Job
+
+logger = logging.getLogger("cogworker.worker")
+
+FIRST_BEAT_PAUSE_S = 1.0
+INTERRUPTED_GRACE_S = 1.0
+"""How long interrupted jobs may take to unwind before they are given back anyway."""
+LAST_CALLS_S = 5.0
+"""How long the last calls may take when Redis does not answer."""
+
+
+class Launcher:
+    """Runs one worker in this process."""
+
+    def __init__(self, client: Client, jobs: Mapping[str, Job[..., Any]]) -> None:
+        config = client.config
+        self._config = config
+        self._client = client
+        self.identity = facts.new_identity()
+        self._worker = InFlight(self.identity)
+        self._fixed = facts.fixed_facts(self.identity, config)
+        self.requests = Requests()
+        outage = Outage(logger)
+        self._outage = outage
+        connector = client.runner.connector
+        self._performer = Performer(jobs, client.moves, self._worker)
+        hot = Runner(connector, ONCE)
+        self.dispatcher = Dispatcher(
+            hot,
+            client.moves,
+            self._worker,
+            QueueOrder(config),
+            self._performer,
+            self._start_delivery,
+            concurrency=config.concurrency,
+            idle_s=config.fetch_idle_max_interval,
+            outage=outage,
+        )
+        slots = self.dispatcher.slots
+        self._threads = ThreadExecutor(slots, self._performer.perform, self._start_delivery)
+        self._aio = AsyncExecutor(
+            slots, self._performer.perform_async, self._start_delivery, client.aclose
+        )
+        side = Runner(connector, ONCE)
+        self._runners = (hot, side)
+        self._heartbeat = Heartbeat(
+            outage, side, client.keys, self._worker, self._facts, config.heartbeat_interval
+        )
+        self._poller = Poller(outage, side, client.moves, config.poll_interval)
+        self._rescuer = Rescuer(
+            outage,
+            side,
+            client.moves,
+            self._worker,
+            threshold_s=config.orphan_threshold,
+            interval_s=config.orphan_check_interval,
+            max_orphanings=config.max_orphanings,
+        )
+
+    def run(self) -> None:
+        """Live, until a stop request has been carried out. Signals are taken by the caller."""
+        if not self._beat_first():
+            logger.info("stopped before it could begin: worker=%s", self.identity)
+            return
+        self._start()
+        while (request := self.requests.get()) != "stop":
+            if request == "quiet":
+                self._quiet()
+            elif request == "resume":
+                self._resume()
+            elif request == "stacks":
+                logger.warning("stacks:\n%s", stacks.describe_stacks(self._aio.loop))
+        self._stop()
+
+    def _beat_first(self) -> bool:
+        while True:
+            try:
+                self._heartbeat.tick()
+            except RedisError as error:
+                self._outage.failed("first beat", error)
+            else:
+                self._outage.worked("first beat")
+                return True
+            if self.requests.get(FIRST_BEAT_PAUSE_S) == "stop":
+                return False
+
+    def _start(self) -> None:
+        self._heartbeat.start(self._config.heartbeat_interval)
+        threading.Thread(
+            target=self.dispatcher.run, name="cogworker-dispatcher", daemon=True
+        ).start()
+        self._poller.start()
+        self._rescuer.start()
+        logger.info(
+            "ready: worker=%s concurrency=%d queues=%s redis=%s",
+            self.identity,
+            self._config.concurrency,
+            ",".join(f"{name}*{weight}" for name, weight in self._config.queues),
+            redacted(self._config.redis_url),
+        )
+
+    def _quiet(self) -> None:
+        self.dispatcher.quiet()
+        self._poller.paused = True
+        logger.info("quiet: takes no more jobs: worker=%s", self.identity)
+
+    def _resume(self) -> None:
+        if not self.dispatcher.taking:
+            self.dispatcher.resume()
+            self._poller.paused = False
+            logger.info("resumed: worker=%s", self.identity)
+
+    def _stop(self) -> None:
+        timeout_s = self._config.shutdown_timeout
+        logger.info("stopping: worker=%s timeout_s=%.0f", self.identity, timeout_s)
+        self._quiet()
+        self._poller.stop(0.0)
+        self._rescuer.stop(0.0)
+        if not self._drain(timeout_s):
+            self._interrupt()
+        self.dispatcher.abandon(LAST_CALLS_S)
+        self.dispatcher.wait_until_ended(LAST_CALLS_S + self._config.redis_timeout)
+        self._threads.stop()
+        self._aio.stop(INTERRUPTED_GRACE_S)
+        self._heartbeat.stop(LAST_CALLS_S)
+        self._poller.stop(LAST_CALLS_S)
+        self._rescuer.stop(LAST_CALLS_S)
+        self._leave()
+        for runner in self._runners:
+            runner.close()
+        logger.info("stopped: worker=%s", self.identity)
+
+    def _drain(self, timeout_s: float) -> bool:
+        deadline = clock.monotonic() + timeout_s
+        while not self.dispatcher.drained.is_set():
+            left = deadline - clock.monotonic()
+            if left <= 0:
+                return False
+            if self.dispatcher.drained.wait(min(left, 0.1)):
+                break
+            if self.requests.get(0.0) == "stop":
+                logger.warning("asked to stop again: not waiting any longer")
+                return False
+        return True
+
+    def _interrupt(self) -> None:
+        running = self.dispatcher.slots.running()
+        if not running:
+            return
+        logger.warning("interrupting: jobs=%d worker=%s", len(running), self.identity)
+        for delivery in running:
+            delivery.interrupted = True
+            (self._aio if delivery.is_async else self._threads).interrupt(delivery)
+        self.dispatcher.drained.wait(INTERRUPTED_GRACE_S)
+
+    def _leave(self) -> None:
+        try:
+            self._rescuer.leave()
+        except RedisError as error:
+            logger.error(
+                "can't sign off, this worker's jobs will be rescued: worker=%s error=%s",
+                self.identity,
+                error,
+            )
+
+    def _facts(self) -> dict[str, str]:
+        return facts.presence_facts(
+            self._fixed, self.dispatcher.slots.busy, not self.dispatcher.taking
+        )
+
+    def _start_delivery(self, delivery: Delivery) -> None:
+        (self._aio if delivery.is_async else self._threads).submit(delivery)

@@ -1,0 +1,70 @@
+"""The shape of every duty: start, tick, tick, … stop."""
+
+import logging
+import threading
+
+from cogworker._worker.outage import Outage
+from cogworker.errors import RedisUnavailable
+
+logger = logging.getLogger("cogworker.worker")
+
+LONGEST_BACK_OFF_S = 30.0
+
+
+class Loop:
+    """Calls ``tick`` in a thread of its own until it is stopped.
+
+    ``tick`` answers with the seconds until the next one. One that fails is logged, counted, and
+    tried again with a growing pause; it never ends the thread.
+    """
+
+    name = "loop"
+
+    def __init__(self, outage: Outage) -> None:
+        self.failures = 0
+        self._outage = outage
+        self._stopping = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def tick(self) -> float:
+        """Do the duty once."""
+        raise NotImplementedError(f"{type(self).__name__} does not say what to do")
+
+    def start(self, first_in_s: float = 0.0) -> None:
+        """Begin, with the first tick after a pause."""
+        self._thread = threading.Thread(
+            target=self._run, name=f"cogworker-{self.name}", args=(first_in_s,), daemon=True
+        )
+        self._thread.start()
+
+    def stop(self, timeout_s: float) -> None:
+        """Make no more ticks; wait for one that is under way."""
+        self._stopping.set()
+        if self._thread is not None:
+            self._thread.join(timeout_s)
+
+    @property
+    def stopping(self) -> bool:
+        """Whether a long tick should come to its end."""
+        return self._stopping.is_set()
+
+    def _run(self, pause_s: float) -> None:
+        back_off_s = 1.0
+        while not self._stopping.wait(pause_s):
+            try:
+                pause_s = self.tick()
+            except RedisUnavailable as error:
+                self._outage.failed(self.name, error)
+                pause_s = 1.0
+            except Exception:
+                self.failures += 1
+                logger.exception(
+                    "%s failed, trying again: failures=%d in_s=%.0f",
+                    self.name,
+                    self.failures,
+                    back_off_s,
+                )
+                pause_s, back_off_s = back_off_s, min(2 * back_off_s, LONGEST_BACK_OFF_S)
+            else:
+                self._outage.worked(self.name)
+                back_off_s = 1.0

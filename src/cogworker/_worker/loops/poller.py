@@ -1,0 +1,83 @@
+"""Brings due jobs from the schedule and the retry set to their queues."""
+
+import logging
+import random
+from collections.abc import Sequence
+
+from cogworker import clock, payload
+from cogworker._engine.moves import Moves
+from cogworker._engine.places import Place
+from cogworker._engine.plan import Move
+from cogworker._redis.runner import Runner
+from cogworker._worker.loops.base import Loop
+from cogworker._worker.outage import Outage
+from cogworker.errors import InvalidPayload
+
+logger = logging.getLogger("cogworker.worker")
+
+PAGE = 200
+SHORTEST_PAUSE_S = 0.05
+"""The fleet together asks about every 50 ms while something is due soon: each worker waits that
+long times the number of workers, so twice the workers don't ask twice as often."""
+
+
+class Poller(Loop):
+    """Promotes. It sleeps until the next entry is due, or for ``interval_s`` at most."""
+
+    name = "poller"
+
+    def __init__(self, outage: Outage, runner: Runner, moves: Moves, interval_s: float) -> None:
+        super().__init__(outage)
+        self._runner = runner
+        self._moves = moves
+        self._interval_s = interval_s
+        self.paused = False
+
+    def tick(self) -> float:
+        """Promote all that is due, a page at a time."""
+        while not self.paused and not self.stopping:
+            due = self._runner.run(self._moves.due(PAGE))
+            moves = [
+                *self._promotions(Place.SCHEDULE, due.schedule, due.time),
+                *self._promotions(Place.RETRY, due.retry, due.time),
+            ]
+            if moves:
+                moved = self._runner.run(self._moves.move(moves))
+                self._report(moved.failed)
+                if moved.failed and len(moved.failed) == len(due.schedule) + len(due.retry):
+                    break  # nothing can be put down: don't spin on it
+            if max(len(due.schedule), len(due.retry)) < PAGE:
+                return self._pause(due.next_in_s, due.workers)
+        return self._interval_s
+
+    def _pause(self, next_in_s: float | None, workers: int) -> float:
+        spread = random.uniform(0.75, 1.0)  # noqa: S311 - only spreads the load
+        longest = self._interval_s * spread
+        shortest = min(SHORTEST_PAUSE_S * workers * spread, longest)
+        return longest if next_in_s is None else min(max(next_in_s, shortest), longest)
+
+    def _promotions(self, source: Place, entries: Sequence[bytes], now: float) -> list[Move]:
+        valid: list[tuple[bytes, bytes, str]] = []
+        invalid: list[Move] = []
+        for entry in entries:
+            try:
+                queue = payload.destination(entry)
+                valid.append((entry, payload.amend(entry, {"enqueued_at": now}), queue))
+            except InvalidPayload as error:
+                logger.error(
+                    "not a job, moved to dead: set=%s error=%s payload=%s",
+                    source.value,
+                    error,
+                    payload.excerpt(entry),
+                )
+                wrapped = payload.wrap_unparseable(entry, None, error, clock.wall())
+                invalid.append(self._moves.bury(source, entry, wrapped))
+        return [*self._moves.promote(source, valid), *invalid]
+
+    def _report(self, failed: Sequence[tuple[bytes, str]]) -> None:
+        for entry, error in failed:
+            logger.error(
+                "the server refused to promote a job, it stays: error=%s payload=%s",
+                error,
+                payload.excerpt(entry),
+            )

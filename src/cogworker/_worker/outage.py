@@ -1,0 +1,43 @@
+"""Says once that Redis is away, and once that it is back, instead of a line a second."""
+
+import logging
+import threading
+
+from cogworker import clock
+
+REPEAT_S = 60.0
+
+
+class Outage:
+    """The state of one worker's way to the server, as far as its log has told it."""
+
+    def __init__(self, logger: logging.Logger) -> None:
+        self._logger = logger
+        self._lock = threading.Lock()
+        self._since: dict[str, float] = {}
+        self._told: dict[str, float] = {}
+
+    def failed(self, site: str, error: Exception) -> None:
+        """A call of ``site`` got no answer: logged the first time, then once a minute."""
+        now = clock.monotonic()
+        with self._lock:
+            since = self._since.setdefault(site, now)
+            tell = now - self._told.get(site, float("-inf")) >= REPEAT_S
+            if tell:
+                self._told[site] = now
+        if tell:
+            self._logger.warning(
+                "redis is away, trying again: site=%s for_s=%.0f error=%s", site, now - since, error
+            )
+
+    def worked(self, site: str) -> None:
+        """A call of ``site`` was answered."""
+        if site not in self._since:
+            return
+        with self._lock:
+            since = self._since.pop(site, None)
+            self._told.pop(site, None)
+        if since is not None:
+            self._logger.info(
+                "redis is back: site=%s after_s=%.1f", site, clock.monotonic() - since
+            )

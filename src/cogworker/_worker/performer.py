@@ -1,0 +1,160 @@
+"""Runs one delivery and decides what becomes of it.
+
+In order: find the job by its name, decode the arguments as its signature says, call it, and turn
+the end of the call into a move: none for a success, otherwise again after a delay, or dead.
+"""
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from contextvars import Context
+from types import CoroutineType
+from typing import Any, NamedTuple
+
+from cogworker import clock, payload, retry
+from cogworker._engine.moves import Moves
+from cogworker._engine.places import InFlight
+from cogworker._engine.plan import KEEP, Move
+from cogworker._engine.replies import Taken
+from cogworker._worker import failure
+from cogworker._worker.delivery import Delivery
+from cogworker.errors import InvalidPayload, UnknownJob
+from cogworker.job import CurrentJob, Job, running
+from cogworker.retry import RetryPolicy
+
+logger = logging.getLogger("cogworker.worker")
+
+_DEFAULT_POLICY = RetryPolicy()
+
+
+class Call(NamedTuple):
+    """A job's function with what it is called with."""
+
+    function: Callable[..., Any]
+    args: Sequence[Any]
+    kwargs: dict[str, Any]
+    current: CurrentJob
+
+
+class Performer:
+    """Runs deliveries for one worker, in whatever thread or task it is called."""
+
+    def __init__(self, jobs: Mapping[str, Job[..., Any]], moves: Moves, worker: InFlight) -> None:
+        self._jobs = jobs
+        self._moves = moves
+        self._worker = worker
+
+    def accept(self, taken: Taken, now: float) -> Delivery | Move:
+        """A delivery to run, or the move that buries something that is not a job."""
+        try:
+            envelope = payload.parse(taken.payload)
+        except InvalidPayload as error:
+            logger.error(
+                "not a job, moved to dead: queue=%s error=%s payload=%s",
+                taken.queue,
+                error,
+                payload.excerpt(taken.payload),
+            )
+            wrapped = payload.wrap_unparseable(taken.payload, taken.queue, error, clock.wall())
+            return self._moves.bury(self._worker, taken.tag, wrapped)
+        return Delivery(taken.tag, taken.payload, envelope, self._jobs.get(envelope.class_), now)
+
+    def perform(self, delivery: Delivery) -> Move | None:
+        """Run a plain function here. Never raises."""
+        try:
+            call = self._prepare(delivery)
+            result = Context().run(_call, call)
+            if type(result) is CoroutineType:
+                result.close()
+                raise TypeError(
+                    f"{call.current.name} returned a coroutine that nobody awaits; "
+                    f"declare it with async def"
+                )
+        except BaseException as error:  # SystemExit and the like are failures of the job, too
+            return self._failed(delivery, error)
+        self._succeeded(delivery)
+        return None
+
+    async def perform_async(self, delivery: Delivery) -> Move | None:
+        """Run an ``async`` function here, in a task of its own. Never raises."""
+        try:
+            call = self._prepare(delivery)
+            running.set(call.current)
+            await call.function(*call.args, **call.kwargs)
+        except BaseException as error:  # a task that let SystemExit out would end the event loop
+            return self._failed(delivery, error)
+        self._succeeded(delivery)
+        return None
+
+    def _prepare(self, delivery: Delivery) -> Call:
+        envelope, job = delivery.envelope, delivery.job
+        if logger.isEnabledFor(logging.DEBUG):
+            logger.debug("start: jid=%s job=%s", envelope.jid, envelope.class_)
+        if job is None:
+            raise UnknownJob(envelope.class_)
+        args, kwargs = job.codec.decode(envelope.args, envelope.kwargs)
+        current = CurrentJob(
+            envelope.jid, envelope.class_, delivery.queue, _failures(envelope.retry_count) + 1
+        )
+        return Call(job.function, args, kwargs, current)
+
+    def _succeeded(self, delivery: Delivery) -> None:
+        if logger.isEnabledFor(logging.DEBUG):
+            logger.debug(
+                "done: jid=%s job=%s ran_ms=%.1f",
+                delivery.envelope.jid,
+                delivery.envelope.class_,
+                (clock.monotonic() - delivery.started_at) * 1000,
+            )
+
+    def _failed(self, delivery: Delivery, error: BaseException) -> Move:
+        if delivery.interrupted:
+            logger.warning(
+                "interrupted, given back: jid=%s job=%s",
+                delivery.envelope.jid,
+                delivery.envelope.class_,
+            )
+            return self._moves.give_back(self._worker, [(delivery.tag, KEEP)])[0]
+        try:
+            return self._settle_failure(delivery, error)
+        except Exception:
+            # Out of memory, say. The job is kept as it was: its failure must not be lost.
+            logger.exception("can't record a failure, moved to dead: jid=%s", delivery.envelope.jid)
+            return self._moves.bury(self._worker, delivery.tag, KEEP)
+
+    def _settle_failure(self, delivery: Delivery, error: BaseException) -> Move:
+        envelope = delivery.envelope
+        failures = _failures(envelope.retry_count) + 1
+        changes = {"retry_count": failures, **failure.describe(error)}
+        if failures == 1:
+            changes["failed_at"] = clock.wall()
+        kept = payload.amend(delivery.payload, changes, drop=("orphaned",))
+        if failures > retry.budget(envelope.retry):
+            self._log(delivery, failures, changes, "dead")
+            return self._moves.bury(self._worker, delivery.tag, kept)
+        policy = delivery.job.policy if delivery.job is not None else _DEFAULT_POLICY
+        delay_s = policy.delay_before(failures, error)
+        self._log(delivery, failures, changes, f"again in {delay_s:.1f} s")
+        return self._moves.retry(self._worker, delivery.tag, kept, delay_s)
+
+    def _log(
+        self, delivery: Delivery, attempt: int, error: Mapping[str, Any], outcome: str
+    ) -> None:
+        logger.warning(
+            "failed, %s: jid=%s job=%s attempt=%d error=%s: %s",
+            outcome,
+            delivery.envelope.jid,
+            delivery.envelope.class_,
+            attempt,
+            error["error_class"],
+            error["error_message"][:500].encode("unicode_escape").decode(),
+        )
+
+
+def _call(call: Call) -> Any:
+    running.set(call.current)
+    return call.function(*call.args, **call.kwargs)
+
+
+def _failures(retry_count: Any) -> int:
+    """How often a job has failed, whoever wrote the payload."""
+    return retry_count if type(retry_count) is int and retry_count > 0 else 0

@@ -1,0 +1,22 @@
+"""What every thread and task is doing, for the log."""
+
+import asyncio
+import sys
+import threading
+import traceback
+
+
+def describe_stacks(loop: asyncio.AbstractEventLoop | None) -> str:
+    """The stacks of all threads, and of the tasks of the event loop."""
+    names = {thread.ident: thread.name for thread in threading.enumerate()}
+    parts = [
+        f"thread {names.get(ident, '?')}\n" + "".join(traceback.format_stack(frame))
+        for ident, frame in sys._current_frames().items()
+    ]
+    if loop is not None:
+        for task in asyncio.all_tasks(loop):
+            lines = [
+                line for frame in task.get_stack() for line in traceback.format_stack(frame, limit=1)
+            ]
+            parts.append(f"task {task.get_name()}\n" + "".join(lines))
+    return "\n".join(parts)

@@ -1,0 +1,182 @@
+"""``Cogworker``: where jobs, configuration and connections are joined."""
+
+import inspect
+import math
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any, ParamSpec, TypeVar, overload
+
+from cogworker import clock, codec
+from cogworker import config as configuration
+from cogworker.client import Client, Prepared
+from cogworker.config import Config
+from cogworker.errors import DeclarationError, EnqueueError
+from cogworker.job import Job, declare
+from cogworker.payload import new_jid
+from cogworker.retry import RetryPolicy
+
+import msgspec
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class Cogworker:
+    """An application's jobs and its way to Redis.
+
+    ``settings`` are those of ``cogworker.config.Config``; they beat the file, which beats the
+    environment. Nothing is connected before it is needed. Raises ConfigError.
+    """
+
+    def __init__(self, *, config_file: str | Path | None = None, **settings: Any) -> None:
+        self._file = config_file
+        self._settings = settings
+        self.jobs: dict[str, Job[..., Any]] = {}
+        self.client = Client(
+            configuration.load(file=config_file, arguments=settings)
+        )
+
+    @property
+    def config(self) -> Config:
+        """The settings in force."""
+        return self.client.config
+
+    def configure(
+        self, *, config_file: str | Path | None = None, flags: Mapping[str, Any] | None = None
+    ) -> None:
+        """Load the configuration again, with a command line's file and flags on top.
+
+        For programs that run an application they did not make. Raises ConfigError.
+        """
+        self.client.use(
+            configuration.load(
+                file=config_file or self._file, arguments=self._settings, flags=flags or {}
+            )
+        )
+
+    @overload
+    def job(self, function: Callable[P, R], /) -> Job[P, R]: ...
+
+    @overload
+    def job(
+        self,
+        *,
+        name: str | None = None,
+        queue: str = "default",
+        retry: bool | int | RetryPolicy = True,
+    ) -> Callable[[Callable[P, R]], Job[P, R]]: ...
+
+    def job(
+        self,
+        function: Callable[..., Any] | None = None,
+        /,
+        *,
+        name: str | None = None,
+        queue: str = "default",
+        retry: bool | int | RetryPolicy = True,
+    ) -> Any:
+        """Declare a function, plain or ``async``, as a job.
+
+        ``name`` is what a payload calls it, by default ``module.function``. ``retry`` is True for
+        25 retries, a number of them, False for none, or a RetryPolicy. Raises DeclarationError.
+        """
+
+        def declared(function: Callable[P, R]) -> Job[P, R]:
+            _check_function(function)
+            job = declare(self.client, function, name or _name_of(function), queue, retry)
+            self._register(job)
+            return job
+
+        return declared if function is None else declared(function)
+
+    def push(self, payload: Mapping[str, Any]) -> str:
+        """Push a payload as it is, for example for a worker written in another language.
+
+        ``class`` is required; ``args``, ``jid``, ``queue``, ``retry`` and ``created_at`` are
+        filled in; with ``at`` (epoch seconds) it is scheduled; other keys are kept. Answers with
+        the job's id. Raises EnqueueError.
+        """
+        return self.client.push(self._prepare(payload))
+
+    async def apush(self, payload: Mapping[str, Any]) -> str:
+        """Push a payload as it is; see ``push``."""
+        return await self.client.apush(self._prepare(payload))
+
+    def close(self) -> None:
+        """Close the connections of synchronous calls; later calls open new ones."""
+        self.client.close()
+
+    async def aclose(self) -> None:
+        """Close the connections of the running event loop's calls."""
+        await self.client.aclose()
+
+    def _prepare(self, payload: Mapping[str, Any]) -> Prepared:
+        name = payload.get("class")
+        if not isinstance(name, str) or not name:
+            raise EnqueueError(f"a payload needs the name of its job as 'class', not {name!r}")
+        now = clock.wall()
+        fields: dict[str, Any] = {
+            "class": name,
+            "args": [],
+            "jid": new_jid(),
+            "queue": "default",
+            "retry": True,
+            "created_at": now,
+            **payload,
+        }
+        at = fields.get("at")
+        _check_fields(name, fields, at)
+        if at is None:
+            fields.setdefault("enqueued_at", now)
+        encoded = {
+            key: msgspec.Raw(codec.encode_json(value, key, name)) for key, value in fields.items()
+        }
+        encoded |= {"class": name, "jid": fields["jid"], "queue": fields["queue"]}
+        return self.client.seal(encoded, None if at is None else float(at), None)
+
+    def _register(self, job: Job[..., Any]) -> None:
+        known = self.jobs.get(job.name)
+        if known is not None and _place_of(known.function) != _place_of(job.function):
+            raise DeclarationError(
+                f"{job.name} is declared twice, by {_place_of(known.function)} and by "
+                f"{_place_of(job.function)}; give one of them another name="
+            )
+        self.jobs[job.name] = job
+
+
+def _check_function(function: object) -> None:
+    if not callable(function) or inspect.isclass(function):
+        raise DeclarationError(f"@cog.job declares functions, not {function!r:.100}")
+    if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+        raise DeclarationError(
+            f"{_place_of(function)} is a generator function: calling it runs nothing; "
+            f"make it a plain or an async function"
+        )
+
+
+def _check_fields(name: str, fields: Mapping[str, Any], at: object) -> None:
+    for key in ("jid", "queue"):
+        if not isinstance(fields[key], str) or not fields[key]:
+            raise EnqueueError(f"{name}: {key!r} must be text, not {fields[key]!r:.100}")
+    if not isinstance(fields["args"], list):
+        raise EnqueueError(f"{name}: 'args' must be a list, not {fields['args']!r:.100}")
+    if at is None:
+        return
+    if not isinstance(at, int | float) or isinstance(at, bool) or not math.isfinite(at):
+        raise EnqueueError(f"{name}: 'at' must be a time in epoch seconds, not {at!r:.100}")
+
+
+def _name_of(function: Callable[..., Any]) -> str:
+    module = function.__module__
+    if module == "__main__":
+        # A worker imports the same file under its own name.
+        main = sys.modules["__main__"]
+        spec = getattr(main, "__spec__", None)
+        path = getattr(main, "__file__", None)
+        module = spec.name if spec else Path(path).stem if path else module
+    return f"{module}.{function.__qualname__}"
+
+
+def _place_of(function: Callable[..., Any]) -> str:
+    return f"{function.__module__}.{function.__qualname__}"

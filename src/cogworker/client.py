@@ -1,0 +1,248 @@
+"""Enqueueing: from a draft to a job in Redis.
+
+Every way to enqueue comes through here: number the job, build its payload, refuse what is too
+large, push it. A push is sent again when its reply is lost and still makes one job: see ``Lane``.
+"""
+
+import os
+import secrets
+import weakref
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
+
+import msgspec
+
+from cogworker import clock
+from cogworker._engine.moves import Moves, NewJob
+from cogworker._engine.replies import Moved
+from cogworker._redis.connection import Connector
+from cogworker._redis.keys import Keys
+from cogworker._redis.runner import AsyncRunner, Runner
+from cogworker.config import Config
+from cogworker.errors import BulkRefused, EnqueueError, PayloadTooLarge, RedisRefused
+from cogworker.payload import encode, new_jid
+
+MOST_JOBS_A_CALL = 1000
+MOST_BYTES_A_CALL = 4 * 1024 * 1024
+
+
+class Draft(NamedTuple):
+    """A job that has no id yet. ``at`` is epoch seconds, ``delay_s`` counts from the server's now."""
+
+    name: str
+    queue: str
+    retry: bool | int
+    args: bytes
+    kwargs: bytes | None
+    at: float | None = None
+    delay_s: float | None = None
+
+
+class Prepared(NamedTuple):
+    """A job that is ready to be pushed."""
+
+    jid: str
+    name: str
+    job: NewJob
+
+
+class Lane:
+    """Numbers one producer's pushes, one at a time.
+
+    The server remembers the last number of each lane. That tells a push which is sent again from a
+    new one, and costs one small key a lane instead of one a job.
+    """
+
+    __slots__ = ("name", "number")
+
+    def __init__(self) -> None:
+        self.name = secrets.token_hex(8)
+        self.number = 0
+
+
+class Client:
+    """Pushes jobs, from any thread and any event loop."""
+
+    def __init__(self, config: Config) -> None:
+        self._lanes: deque[Lane] = deque()
+        self.use(config)
+        _clients.add(self)
+
+    def use(self, config: Config) -> None:
+        """Take over a configuration. Nothing is connected before the first call."""
+        connector = Connector(config)
+        self.config = config
+        self.keys = Keys(config.namespace)
+        self.moves = Moves(
+            self.keys, dead_max_jobs=config.dead_max_jobs, dead_max_age_s=config.dead_max_age
+        )
+        self.runner = Runner(connector)
+        self.async_runner = AsyncRunner(connector)
+
+    def enqueue(self, draft: Draft) -> str:
+        """Push one job; answers with its id."""
+        prepared = self.prepare(draft)
+        return self.push(prepared)
+
+    async def aenqueue(self, draft: Draft) -> str:
+        """Push one job; answers with its id."""
+        prepared = self.prepare(draft)
+        return await self.apush(prepared)
+
+    def push(self, prepared: Prepared) -> str:
+        """Push one prepared job; answers with its id."""
+        self._accept(prepared, self._send((prepared,)))
+        return prepared.jid
+
+    async def apush(self, prepared: Prepared) -> str:
+        """Push one prepared job; answers with its id."""
+        self._accept(prepared, await self._asend((prepared,)))
+        return prepared.jid
+
+    def enqueue_many(self, drafts: Iterable[Callable[[], Draft]]) -> list[str]:
+        """Push jobs, a thousand at most in one call. Raises BulkRefused after the last one."""
+        bulk = _Bulk(self, drafts)
+        for jobs in bulk.chunks():
+            bulk.note(self._send(jobs))
+        return bulk.answer()
+
+    async def aenqueue_many(self, drafts: Iterable[Callable[[], Draft]]) -> list[str]:
+        """Push jobs, a thousand at most in one call. Raises BulkRefused after the last one."""
+        bulk = _Bulk(self, drafts)
+        for jobs in bulk.chunks():
+            bulk.note(await self._asend(jobs))
+        return bulk.answer()
+
+    def prepare(self, draft: Draft) -> Prepared:
+        """Number a job and build its payload. Raises PayloadTooLarge."""
+        now = clock.wall()
+        jid = new_jid()
+        fields: dict[str, Any] = {
+            "class": draft.name,
+            "args": msgspec.Raw(draft.args),
+            "jid": jid,
+            "queue": draft.queue,
+            "retry": draft.retry,
+            "created_at": now,
+        }
+        if draft.kwargs is not None:
+            fields["kwargs"] = msgspec.Raw(draft.kwargs)
+        if draft.at is not None:
+            fields["at"] = draft.at
+        elif draft.delay_s is not None:
+            fields["at"] = now + draft.delay_s
+        else:
+            fields["enqueued_at"] = now
+        return self.seal(fields, draft.at, draft.delay_s)
+
+    def seal(self, fields: dict[str, Any], at: float | None, delay_s: float | None) -> Prepared:
+        """Encode a payload whose fields are complete. Raises PayloadTooLarge."""
+        payload = encode(fields)
+        name, limit = fields["class"], self.config.max_payload_bytes
+        if len(payload) > limit:
+            raise PayloadTooLarge(name, len(payload), limit)
+        return Prepared(fields["jid"], name, (fields["queue"], payload, at, delay_s))
+
+    def _send(self, jobs: Sequence[Prepared]) -> Moved:
+        while True:
+            lane = self._take_lane()
+            moved = self.runner.run(self._push_command(lane, jobs))
+            if moved is not None:
+                self._lanes.append(lane)
+                return moved
+
+    async def _asend(self, jobs: Sequence[Prepared]) -> Moved:
+        while True:
+            lane = self._take_lane()
+            moved = await self.async_runner.run(self._push_command(lane, jobs))
+            if moved is not None:
+                self._lanes.append(lane)
+                return moved
+
+    def _push_command(self, lane: Lane, jobs: Sequence[Prepared]) -> Any:
+        return self.moves.push(
+            lane.name, lane.number, jobs[0].jid, [prepared.job for prepared in jobs]
+        )
+
+    def _take_lane(self) -> Lane:
+        # A lane whose push failed is not put back: a late packet of it can still arrive.
+        try:
+            lane = self._lanes.pop()
+        except IndexError:
+            lane = Lane()
+        lane.number += 1
+        return lane
+
+    def _accept(self, prepared: Prepared, moved: Moved) -> None:
+        if moved.failed:
+            raise RedisRefused(f"{prepared.name}: the job was not enqueued: {moved.failed[0][1]}")
+
+    def close(self) -> None:
+        """Close the connections of synchronous calls."""
+        self.runner.close()
+
+    async def aclose(self) -> None:
+        """Close the connections of the running event loop's calls."""
+        await self.async_runner.close()
+
+
+class _Bulk:
+    """The running account of one ``enqueue_many``."""
+
+    def __init__(self, client: Client, drafts: Iterable[Callable[[], Draft]]) -> None:
+        self._client = client
+        self._drafts = drafts
+        self._jids: list[str | None] = []
+        self._refused: dict[int, EnqueueError] = {}
+        self._sent: list[tuple[int, Prepared]] = []
+
+    def chunks(self) -> Iterator[list[Prepared]]:
+        """Prepared jobs, in portions that one call can carry."""
+        size = 0
+        for index, draft in enumerate(self._drafts):
+            try:
+                prepared = self._client.prepare(draft())
+            except EnqueueError as error:
+                self._refused[index] = error
+                self._jids.append(None)
+                continue
+            self._jids.append(prepared.jid)
+            self._sent.append((index, prepared))
+            size += len(prepared.job[1])
+            if len(self._sent) == MOST_JOBS_A_CALL or size >= MOST_BYTES_A_CALL:
+                yield [prepared for _, prepared in self._sent]
+                self._sent, size = [], 0
+        if self._sent:
+            yield [prepared for _, prepared in self._sent]
+
+    def note(self, moved: Moved) -> None:
+        """Keep what the server refused of the last portion."""
+        if not moved.failed:
+            return
+        reasons = dict(moved.failed)
+        for index, prepared in self._sent:
+            reason = reasons.get(prepared.job[1])
+            if reason is not None:
+                self._jids[index] = None
+                self._refused[index] = EnqueueError(
+                    f"{prepared.name}: the job was not enqueued: {reason}"
+                )
+
+    def answer(self) -> list[str]:
+        """The job ids, in order. Raises BulkRefused when not all were accepted."""
+        if self._refused:
+            raise BulkRefused(self._refused, self._jids)
+        return [jid for jid in self._jids if jid is not None]
+
+
+_clients: weakref.WeakSet[Client] = weakref.WeakSet()
+
+
+def _leave_lanes() -> None:
+    """A forked child numbers its own pushes."""
+    for client in _clients:
+        client._lanes = deque()
+
+
+os.register_at_fork(after_in_child=_leave_lanes)

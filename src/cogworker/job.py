@@ -1,0 +1,192 @@
+"""``Job``: a function that can be enqueued, and ``current_job()``: the one that runs."""
+
+import inspect
+import math
+from collections.abc import Callable, Iterable
+from contextvars import ContextVar
+from datetime import datetime, timedelta
+from typing import Any, Generic, NamedTuple, ParamSpec, TypeVar
+
+from cogworker import retry as retries
+from cogworker.client import Client, Draft
+from cogworker.codec import ArgumentCodec
+from cogworker.errors import DeclarationError, EnqueueError
+from cogworker.retry import RetryPolicy
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class Job(Generic[P, R]):
+    """A declared job. Calling it is an ordinary call; ``enqueue`` has a worker call it.
+
+    Each enqueueing method answers with the job's id (24 hex digits) and raises InvalidArguments
+    or PayloadTooLarge when the job is refused, RedisUnavailable when the server does not answer,
+    RedisRefused when it says no. The methods that begin with ``a`` are for ``async`` code.
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        function: Callable[P, R],
+        name: str,
+        queue: str,
+        policy: RetryPolicy,
+    ) -> None:
+        self.client = client
+        self.function = function
+        self.name = name
+        self.queue = queue
+        self.policy = policy
+        self.codec = ArgumentCodec(function, name)
+        self.is_async = inspect.iscoroutinefunction(function)
+        self._retry: bool | int = policy.max_retries
+        self.__doc__ = function.__doc__
+        self.__name__ = getattr(function, "__name__", name)
+        self.__module__ = function.__module__
+        self.__wrapped__ = function
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        return self.function(*args, **kwargs)
+
+    def __repr__(self) -> str:
+        return f"<Job {self.name} queue={self.queue}>"
+
+    def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> str:
+        """Have a worker run the job as soon as it can."""
+        return self.client.enqueue(self._draft(args, kwargs))
+
+    def enqueue_in(self, delay: float | timedelta, /, *args: P.args, **kwargs: P.kwargs) -> str:
+        """Have it run after a delay, in seconds or as a timedelta; the server's clock counts."""
+        return self.client.enqueue(self._draft(args, kwargs, delay_s=_seconds(self.name, delay)))
+
+    def enqueue_at(self, when: datetime, /, *args: P.args, **kwargs: P.kwargs) -> str:
+        """Have it run at a time, an aware datetime; one that is past means now."""
+        return self.client.enqueue(self._draft(args, kwargs, at=_epoch(self.name, when)))
+
+    def enqueue_many(self, calls: Iterable[tuple[Any, ...]]) -> list[str]:
+        """Have it run once for each tuple of arguments, in one round trip for a thousand jobs.
+
+        A call that is refused does not hold up the others: BulkRefused, raised at the end, names
+        each of them.
+        """
+        return self.client.enqueue_many(self._drafts(calls))
+
+    async def aenqueue(self, *args: P.args, **kwargs: P.kwargs) -> str:
+        """Have a worker run the job as soon as it can."""
+        return await self.client.aenqueue(self._draft(args, kwargs))
+
+    async def aenqueue_in(
+        self, delay: float | timedelta, /, *args: P.args, **kwargs: P.kwargs
+    ) -> str:
+        """Have it run after a delay, in seconds or as a timedelta; the server's clock counts."""
+        draft = self._draft(args, kwargs, delay_s=_seconds(self.name, delay))
+        return await self.client.aenqueue(draft)
+
+    async def aenqueue_at(self, when: datetime, /, *args: P.args, **kwargs: P.kwargs) -> str:
+        """Have it run at a time, an aware datetime; one that is past means now."""
+        return await self.client.aenqueue(self._draft(args, kwargs, at=_epoch(self.name, when)))
+
+    async def aenqueue_many(self, calls: Iterable[tuple[Any, ...]]) -> list[str]:
+        """Have it run once for each tuple of arguments; see ``enqueue_many``."""
+        return await self.client.aenqueue_many(self._drafts(calls))
+
+    def using(self, *, queue: str | None = None, retry: bool | int | None = None) -> "Job[P, R]":
+        """A copy of the job that goes to another queue, or has another number of retries."""
+        changed: Job[P, R] = object.__new__(type(self))
+        changed.__dict__.update(self.__dict__)
+        if queue is not None:
+            changed.queue = valid_queue(self.name, queue)
+        if retry is not None:
+            if not isinstance(retry, int) or retry < 0:
+                raise DeclarationError(
+                    f"{self.name}: retry must be True, False or a number of retries, not {retry!r}"
+                )
+            changed._retry = retry
+        return changed
+
+    def _draft(
+        self,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        at: float | None = None,
+        delay_s: float | None = None,
+    ) -> Draft:
+        encoded, named = self.codec.encode(args, kwargs)
+        return Draft(self.name, self.queue, self._retry, encoded, named, at, delay_s)
+
+    def _drafts(self, calls: Iterable[tuple[Any, ...]]) -> Iterable[Callable[[], Draft]]:
+        for call in calls:
+            yield lambda call=call: self._draft(_arguments(self.name, call), {})  # type: ignore[misc]
+
+
+class CurrentJob(NamedTuple):
+    """The job that runs here. ``attempt`` is 1 for the first run, 2 for the first retry."""
+
+    jid: str
+    name: str
+    queue: str
+    attempt: int
+
+
+running: ContextVar[CurrentJob] = ContextVar("cogworker_current_job")
+
+
+def current_job() -> CurrentJob | None:
+    """The job that runs in this thread or task; None outside of one."""
+    return running.get(None)
+
+
+def declare(
+    client: Client,
+    function: Callable[P, R],
+    name: str,
+    queue: str,
+    retry: bool | int | RetryPolicy,
+) -> Job[P, R]:
+    """Make a job of a function. Raises DeclarationError."""
+    try:
+        policy = retries.policy_of(retry)
+    except ValueError as error:
+        raise DeclarationError(f"{name}: {error}") from error
+    return Job(client, function, name, valid_queue(name, queue), policy)
+
+
+def valid_queue(job: str, queue: object) -> str:
+    """A queue's name. Raises DeclarationError when it can't be one."""
+    if not isinstance(queue, str) or not queue or len(queue) > 200 or not queue.isprintable():
+        raise DeclarationError(
+            f"{job}: queue must be a name of 1 to 200 printable characters, not {queue!r}"
+        )
+    return queue
+
+
+def _arguments(job: str, call: object) -> tuple[Any, ...]:
+    if isinstance(call, tuple | list):
+        return tuple(call)
+    raise EnqueueError(
+        f"{job}: enqueue_many takes a tuple of arguments for each call, not {call!r:.100}; "
+        f"for a single argument write (value,)"
+    )
+
+
+def _seconds(job: str, delay: object) -> float:
+    seconds = delay.total_seconds() if isinstance(delay, timedelta) else delay
+    if (
+        isinstance(seconds, int | float)
+        and not isinstance(seconds, bool)
+        and math.isfinite(seconds)
+    ):
+        return max(0.0, float(seconds))
+    raise EnqueueError(f"{job}: a delay is a number of seconds or a timedelta, not {delay!r:.100}")
+
+
+def _epoch(job: str, when: object) -> float:
+    if isinstance(when, datetime) and when.tzinfo is not None:
+        return when.timestamp()
+    if isinstance(when, datetime):
+        raise EnqueueError(
+            f"{job}: {when!r} has no time zone; give it one, for example "
+            f"datetime(…, tzinfo=UTC), or use enqueue_in"
+        )
+    raise EnqueueError(f"{job}: a time is an aware datetime, not {when!r:.100}")

@@ -1,0 +1,103 @@
+"""A job as it lies in Redis: one JSON object, the Ruby system's wire format.
+
+A worker decodes only what it needs to run a job (``Envelope``). Whoever changes a payload
+(``amend``) keeps every key it does not know and every value it does not change, byte for byte.
+"""
+
+import secrets
+from typing import Any
+
+import msgspec
+
+from cogworker.errors import InvalidPayload
+
+UNPARSEABLE = "(unparseable)"
+"""The class under which something that is not a job is kept among the dead."""
+
+MOST_RAW_CHARACTERS = 100_000
+MOST_MESSAGE_CHARACTERS = 10_000
+
+_NO_ARGS = msgspec.Raw(b"[]")
+
+
+class Envelope(msgspec.Struct, gc=False, frozen=True):
+    """What a worker reads of a payload. Unknown keys are left alone."""
+
+    class_: str = msgspec.field(name="class")
+    jid: str
+    args: msgspec.Raw = _NO_ARGS
+    kwargs: msgspec.Raw | None = None
+    retry: Any = True
+    retry_count: Any = 0
+    orphaned: Any = 0
+
+
+_envelopes = msgspec.json.Decoder(Envelope)
+_raw_objects = msgspec.json.Decoder(dict[str, msgspec.Raw])
+_routes = msgspec.json.Decoder(dict[str, Any])
+_encoder = msgspec.json.Encoder()
+encode = _encoder.encode
+
+
+def new_jid() -> str:
+    """A job id: 24 random hex digits."""
+    return secrets.token_hex(12)
+
+
+def parse(payload: bytes) -> Envelope:
+    """Read a payload. Raises InvalidPayload with the reason."""
+    try:
+        return _envelopes.decode(payload)
+    except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
+        raise InvalidPayload(_reason(error)) from error
+
+
+def destination(payload: bytes) -> str:
+    """The queue a waiting job goes to. Raises InvalidPayload when it can't be read."""
+    parse(payload)
+    try:
+        queue = msgspec.json.decode(_raw_objects.decode(payload)["queue"])
+    except (KeyError, msgspec.MsgspecError, UnicodeError, RecursionError) as error:
+        raise InvalidPayload("it names no queue") from error
+    if not isinstance(queue, str) or not queue:
+        raise InvalidPayload(f"its queue is {queue!r}, not a name")
+    return queue
+
+
+def amend(payload: bytes, changes: dict[str, Any], drop: tuple[str, ...] = ()) -> bytes:
+    """The payload with some keys changed, added or dropped; everything else stays as it is."""
+    fields: dict[str, Any] = dict(_raw_objects.decode(payload))
+    for key in drop:
+        fields.pop(key, None)
+    fields.update(changes)
+    return encode(fields)
+
+
+def wrap_unparseable(payload: bytes, queue: str | None, problem: Exception, now: float) -> bytes:
+    """What is kept among the dead in place of something that is not a job."""
+    return encode(
+        {
+            "class": UNPARSEABLE,
+            "args": [],
+            "jid": new_jid(),
+            "queue": queue,
+            "retry": False,
+            "retry_count": 0,
+            "enqueued_at": now,
+            "failed_at": now,
+            "error_class": type(problem).__name__,
+            "error_message": str(problem)[:MOST_MESSAGE_CHARACTERS],
+            "raw_payload": payload.decode("utf-8", "replace")[:MOST_RAW_CHARACTERS],
+        }
+    )
+
+
+def excerpt(payload: bytes) -> str:
+    """The first 200 characters of a payload, escaped, for a log line."""
+    return ascii(payload[:800].decode("utf-8", "replace")[:200])
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, RecursionError):
+        return "it is nested too deeply"
+    return f"it is not a job's JSON object: {error}"

@@ -1,0 +1,36 @@
+"""Run a worker."""
+
+import logging
+import threading
+
+from cogworker._worker.launcher import Launcher
+from cogworker.app import Cogworker
+
+logger = logging.getLogger("cogworker.worker")
+
+
+class Worker:
+    """A worker in this process, for the jobs and settings of an application."""
+
+    def __init__(self, app: Cogworker) -> None:
+        self._launcher = Launcher(app.client, app.jobs)
+
+    @property
+    def identity(self) -> str:
+        """The worker's name, ``host:pid:random``."""
+        return self._launcher.identity
+
+    def run(self) -> None:
+        """Run until a TERM or INT signal has stopped it; see ``_worker.launcher`` for the order.
+
+        TSTP makes it quiet, CONT resumes, TTIN logs all stacks, a second TERM or INT does not
+        wait for running jobs. In a thread other than the main one signals are left alone, and
+        ``stop`` ends it.
+        """
+        if threading.current_thread() is threading.main_thread():
+            self._launcher.requests.take_signals()
+        self._launcher.run()
+
+    def stop(self) -> None:
+        """Ask it to stop, from any thread; ``run`` returns when it has."""
+        self._launcher.requests.put("stop")

@@ -1,0 +1,73 @@
+"""What all tests share: a real server, a namespace of its own for each test, a look at all keys."""
+
+import os
+import secrets
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+import redis as redis_client
+
+from cogworker import Cogworker
+from cogworker.embedded import EmbeddedServer
+
+Dump = dict[str, Any]
+
+
+@pytest.fixture(scope="session")
+def server_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """A server for this test process; nothing of it survives."""
+    with EmbeddedServer(tmp_path_factory.mktemp("server"), durable=False) as server:
+        yield server.url
+
+
+@pytest.fixture
+def namespace() -> str:
+    return f"{{t{secrets.token_hex(6)}}}"
+
+
+@pytest.fixture
+def redis(server_url: str) -> Iterator[redis_client.Redis]:
+    with redis_client.Redis.from_url(server_url) as client:
+        yield client
+
+
+@pytest.fixture
+def settings(server_url: str, namespace: str) -> dict[str, Any]:
+    return {"redis_url": server_url, "namespace": namespace}
+
+
+@pytest.fixture
+def app(settings: dict[str, Any]) -> Iterator[Cogworker]:
+    app = Cogworker(**settings)
+    yield app
+    app.close()
+
+
+@pytest.fixture
+def dump(redis: redis_client.Redis, namespace: str) -> Callable[[], Dump]:
+    """All keys of the test's namespace with what they hold, without the namespace."""
+
+    def read() -> Dump:
+        readers: dict[bytes, Callable[[bytes], Any]] = {
+            b"string": redis.get,
+            b"list": lambda key: redis.lrange(key, 0, -1),
+            b"set": redis.smembers,
+            b"hash": redis.hgetall,
+            b"zset": lambda key: dict(redis.zrange(key, 0, -1, withscores=True)),
+        }
+        pattern = namespace.replace("{", "\\{").replace("}", "\\}") + ":*"
+        return {
+            key.decode().removeprefix(namespace + ":"): readers[redis.type(key)](key)
+            for key in redis.scan_iter(pattern, count=1000)
+        }
+
+    return read
+
+
+@pytest.fixture(autouse=True)
+def _clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in list(os.environ):
+        if name.startswith("COGWORKER_") and name != "COGWORKER_EMBEDDED_SERVER":
+            monkeypatch.delenv(name)
+    monkeypatch.delenv("REDIS_URL", raising=False)
