@@ -7,6 +7,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar, overload
 
+import msgspec
+
 from cogworker import clock, codec
 from cogworker import config as configuration
 from cogworker.client import Client, Prepared
@@ -15,8 +17,6 @@ from cogworker.errors import DeclarationError, EnqueueError
 from cogworker.job import Job, declare
 from cogworker.payload import new_jid
 from cogworker.retry import RetryPolicy
-
-import msgspec
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -33,9 +33,7 @@ class Cogworker:
         self._file = config_file
         self._settings = settings
         self.jobs: dict[str, Job[..., Any]] = {}
-        self.client = Client(
-            configuration.load(file=config_file, arguments=settings)
-        )
+        self.client = Client(configuration.load(file=config_file, arguments=settings))
 
     @property
     def config(self) -> Config:
@@ -70,7 +68,6 @@ class Cogworker:
     def job(
         self,
         function: Callable[..., Any] | None = None,
-        /,
         *,
         name: str | None = None,
         queue: str = "default",
@@ -82,7 +79,7 @@ class Cogworker:
         25 retries, a number of them, False for none, or a RetryPolicy. Raises DeclarationError.
         """
 
-        def declared(function: Callable[P, R]) -> Job[P, R]:
+        def declared(function: Callable[..., Any]) -> Job[..., Any]:
             _check_function(function)
             job = declare(self.client, function, name or _name_of(function), queue, retry)
             self._register(job)
@@ -129,7 +126,7 @@ class Cogworker:
         _check_fields(name, fields, at)
         if at is None:
             fields.setdefault("enqueued_at", now)
-        encoded = {
+        encoded: dict[str, Any] = {
             key: msgspec.Raw(codec.encode_json(value, key, name)) for key, value in fields.items()
         }
         encoded |= {"class": name, "jid": fields["jid"], "queue": fields["queue"]}

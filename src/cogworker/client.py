@@ -16,6 +16,7 @@ import msgspec
 from cogworker import clock
 from cogworker._engine.moves import Moves, NewJob
 from cogworker._engine.replies import Moved
+from cogworker._redis.command import Command
 from cogworker._redis.connection import Connector
 from cogworker._redis.keys import Keys
 from cogworker._redis.runner import AsyncRunner, Runner
@@ -28,7 +29,7 @@ MOST_BYTES_A_CALL = 4 * 1024 * 1024
 
 
 class Draft(NamedTuple):
-    """A job that has no id yet. ``at`` is epoch seconds, ``delay_s`` counts from the server's now."""
+    """A job without an id. ``at`` is in epoch seconds, ``delay_s`` counts from the server's now."""
 
     name: str
     queue: str
@@ -160,7 +161,7 @@ class Client:
                 self._lanes.append(lane)
                 return moved
 
-    def _push_command(self, lane: Lane, jobs: Sequence[Prepared]) -> Any:
+    def _push_command(self, lane: Lane, jobs: Sequence[Prepared]) -> Command[Moved | None]:
         return self.moves.push(
             lane.name, lane.number, jobs[0].jid, [prepared.job for prepared in jobs]
         )

@@ -49,7 +49,7 @@ class Moves:
         return Move(source, self._dead, 1, (ref, payload, "+0"), self._failed)
 
     def give_back(self, worker: InFlight, jobs: Iterable[tuple[bytes, bytes]]) -> list[Move]:
-        """Unfinished jobs, each a tag and a payload (or ``KEEP``), go to the front of their queues."""
+        """Unfinished jobs, each a tag and a payload or ``KEEP``, go to the front of their queue."""
         queues: dict[str, list[bytes]] = {}
         newest_first = sorted(jobs, key=lambda job: replies.order_of(job[0]), reverse=True)
         for tag, payload in newest_first:
@@ -95,16 +95,12 @@ class Moves:
         keys = (self.keys.workers, self.keys.schedule, self.keys.retry)
         return Command("due", scripts.DUE, keys, (limit,), replies.read_due)
 
-    def promote(
-        self, source: Source, jobs: Iterable[tuple[bytes, bytes, str]]
-    ) -> Sequence[Move]:
+    def promote(self, source: Source, jobs: Iterable[tuple[bytes, bytes, str]]) -> Sequence[Move]:
         """Due jobs, each an entry, its new payload and its queue, go to their queues."""
         queues: dict[str, list[bytes]] = {}
         for entry, payload, queue in jobs:
             queues.setdefault(queue, []).extend((entry, payload))
-        return [
-            Move(source, Queue(name), len(items) // 2, items) for name, items in queues.items()
-        ]
+        return [Move(source, Queue(name), len(items) // 2, items) for name, items in queues.items()]
 
     def move(self, moves: Sequence[Move]) -> Command[Moved]:
         """Carry out moves of jobs that no worker holds."""
@@ -165,7 +161,8 @@ class Moves:
             Move(Place.NOWHERE, Queue(name), len(items), items) for name, items in queued.items()
         ]
         moves += [
-            Move(Place.NOWHERE, Later(name), len(timed) // 2, timed) for name, timed in later.items()
+            Move(Place.NOWHERE, Later(name), len(timed) // 2, timed)
+            for name, timed in later.items()
         ]
         plan = Plan(
             self.keys,

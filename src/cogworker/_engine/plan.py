@@ -17,12 +17,12 @@ class Move(NamedTuple):
 
     ``items`` is flat. For each job: its tag or set member, unless it comes from nowhere; its
     payload, unless it goes nowhere (``KEEP`` for the same bytes); its score, for the sets, as
-    epoch seconds or as ``+seconds`` from the server's now. ``count`` is the number of jobs.
+    epoch seconds or as ``+seconds`` from the server's now. ``jobs`` is their number.
     """
 
     source: Source
     target: Target
-    count: int
+    jobs: int
     items: Sequence[Word]
     effects: Sequence[Effect] = ()
 
@@ -59,7 +59,7 @@ class Plan:
             self.args.append(len(move.effects))
             for effect in move.effects:
                 self.args += ("count", self.key(effect.key), effect.amount)
-            self.args.append(move.count)
+            self.args.append(move.jobs)
             self.args += move.items
 
     def _source(self, source: Source) -> Iterable[Word]:

@@ -3,14 +3,14 @@
 from collections.abc import Mapping, Sequence
 
 from cogworker._redis import scripts
-from cogworker._redis.command import Command
+from cogworker._redis.command import Command, Word
 from cogworker._redis.keys import Keys
 
 
 def beat(keys: Keys, worker: str, facts: Mapping[str, str], lasts_s: float) -> Command[float]:
     """Say that a worker lives, and what it does; answers with the server's time."""
     fields = [word for pair in facts.items() for word in pair]
-    args = (worker, max(1, round(lasts_s)), *fields)
+    args: list[Word] = [worker, max(1, round(lasts_s)), *fields]
     return Command("beat", scripts.BEAT, (keys.workers, keys.presence(worker)), args, float)
 
 

@@ -109,7 +109,8 @@ def read_examined(reply: Raw) -> list[Taken] | None:
     if reply[0] == b"alive":
         return None
     return sorted(
-        (Taken(tag, payload) for tag, payload in _pairs(reply[1:])), key=lambda job: order_of(job.tag)
+        (Taken(tag, payload) for tag, payload in _pairs(reply[1:])),
+        key=lambda job: order_of(job.tag),
     )
 
 

@@ -28,14 +28,14 @@ class Connector:
         self._pool: sync.ConnectionPool | None = None
         self._aio_pool: aio.ConnectionPool | None = None
 
-    def connect(self, socket_timeout: float | None = None) -> sync.AbstractConnection:
+    def connect(self) -> sync.AbstractConnection:
         """A connection that opens itself at its first use."""
         if self._pool is None:
             self._pool = self._make_pool()
-        options: dict[str, Any] = dict(self._pool.connection_kwargs)
-        if socket_timeout is not None:
-            options["socket_timeout"] = socket_timeout
-        return self._pool.connection_class(**options)
+        connection: sync.AbstractConnection = self._pool.connection_class(
+            **self._pool.connection_kwargs
+        )
+        return connection
 
     def connect_async(self) -> aio.AbstractConnection:
         """The same for asyncio; it belongs to the event loop that uses it first."""

@@ -39,7 +39,7 @@ _NOT_NOW = ("LOADING", "READONLY", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN", "BUS
 
 
 def translate(error: Exception, command: Command[Any]) -> RedisError:
-    """Our error for one of the client library's: is the server away, or does it say no?"""
+    """Our error for one of the client library's: the server is away, or it says no."""
     said = f"{command.name}: {error}"
     if isinstance(error, redis_errors.AuthenticationError | redis_errors.AuthorizationError):
         return RedisRefused(f"{said}; check the user name and the password")

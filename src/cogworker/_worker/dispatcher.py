@@ -204,7 +204,11 @@ class Dispatcher:
         self._number += 1
         self._wanted = max(0, self._want())
         return self._moves.turn(
-            self._worker, self._number, moves, self._wanted, self._order.draw() if self._wanted else ()
+            self._worker,
+            self._number,
+            moves,
+            self._wanted,
+            self._order.draw() if self._wanted else (),
         )
 
     def _digest_moved(self, moved: Moved) -> None:
@@ -339,12 +343,11 @@ class Dispatcher:
 
 def _tags(move: Move) -> Sequence[bytes]:
     """The deliveries that a move settles."""
-    return [item for item in move.items[:: len(move.items) // move.count] if isinstance(item, bytes)]
+    return [item for item in move.items[:: len(move.items) // move.jobs] if isinstance(item, bytes)]
 
 
 def _only(move: Move, tag: bytes) -> Move:
     """A move reduced to one of its deliveries."""
-    width = len(move.items) // move.count
+    width = len(move.items) // move.jobs
     start = move.items.index(tag)
-    return move._replace(count=1, items=move.items[start : start + width])
-
+    return move._replace(jobs=1, items=move.items[start : start + width])

@@ -41,7 +41,7 @@ def presence_facts(fixed: dict[str, Any], busy: int, quiet: bool) -> dict[str, s
 
 
 def resident_kb() -> int | None:
-    """This process's resident memory in KiB; None when the system does not tell."""
+    """Resident memory of the process in KiB; None when the system does not tell."""
     try:
         with open("/proc/self/statm", "rb") as file:
             return int(file.read().split()[1]) * resource.getpagesize() // 1024

@@ -20,7 +20,11 @@ def describe(error: BaseException) -> dict[str, Any]:
 def class_of(error: BaseException) -> str:
     """The qualified name of the error's class, without ``builtins``."""
     kind = type(error)
-    name = kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
+    name = (
+        kind.__qualname__
+        if kind.__module__ == "builtins"
+        else f"{kind.__module__}.{kind.__qualname__}"
+    )
     return _clean(name)
 
 

@@ -16,7 +16,9 @@ def describe_stacks(loop: asyncio.AbstractEventLoop | None) -> str:
     if loop is not None:
         for task in asyncio.all_tasks(loop):
             lines = [
-                line for frame in task.get_stack() for line in traceback.format_stack(frame, limit=1)
+                line
+                for frame in task.get_stack()
+                for line in traceback.format_stack(frame, limit=1)
             ]
             parts.append(f"task {task.get_name()}\n" + "".join(lines))
     return "\n".join(parts)

@@ -76,7 +76,9 @@ class Rescuer(Loop):
                 break
             rescued += len(jobs) - len(moved.lost) - len(moved.failed)
             for tag, error in moved.failed:
-                logger.error("can't rescue a job: tag=%r worker=%s error=%s", tag, dead.worker, error)
+                logger.error(
+                    "can't rescue a job: tag=%r worker=%s error=%s", tag, dead.worker, error
+                )
         if rescued:
             logger.warning("rescued: jobs=%d worker=%s", rescued, dead.worker)
 
@@ -104,7 +106,9 @@ class Rescuer(Loop):
         }
         kept = payload.amend(job.payload, changes)
         logger.error(
-            "moved to dead, its worker died %d times: payload=%s", times, payload.excerpt(job.payload)
+            "moved to dead, its worker died %d times: payload=%s",
+            times,
+            payload.excerpt(job.payload),
         )
         return self._moves.bury(dead, job.tag, kept)
 

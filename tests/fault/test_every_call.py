@@ -1,0 +1,147 @@
+"""Every single call of a life fails: before, after, its request lost, its reply lost.
+
+The life: jobs are pushed (one, many, scheduled), taken, run; one fails and is retried, promoted and
+run again; one goes to dead; one is held by a worker that dies, is rescued and run. After each fault
+a healthy worker finishes what is left, and the books must balance.
+"""
+
+from collections import Counter
+from dataclasses import dataclass, field
+
+import pytest
+from support.flaky import MODES, Death, Fault, FlakyConnector
+from support.inline import InlineWorker
+from support.times import all_workers_are_dead, everything_is_due
+
+from cogworker import Cogworker, current_job
+from cogworker.retry import RetryPolicy
+
+
+@dataclass
+class Ledger:
+    """What the test knows without looking into Redis."""
+
+    runs: Counter = field(default_factory=Counter)
+    pushed: list[str] = field(default_factory=list)
+
+
+def make_app(settings, fault, ledger):
+    app = Cogworker(**settings)
+    connector = FlakyConnector(app.config, fault)
+    app.client.runner.connector = connector
+
+    @app.job
+    def fine(label):
+        ledger.runs[label] += 1
+
+    @app.job(retry=RetryPolicy(max_retries=3, delay=(1000,)))
+    def fails_once(label):
+        ledger.runs[label] += 1
+        if current_job().attempt == 1:
+            raise ValueError("the first time")
+
+    @app.job(retry=False)
+    def fails(label):
+        ledger.runs[label] += 1
+        raise ValueError("always")
+
+    return app
+
+
+def live(app, redis, ledger):
+    """A whole life, in one process after another."""
+    fine, fails_once, fails = (
+        next(job for name, job in app.jobs.items() if name.endswith("." + wanted))
+        for wanted in ("fine", "fails_once", "fails")
+    )
+
+    def push(label, action):
+        action()
+        ledger.pushed.append(label)
+
+    push("held", lambda: fine.enqueue("held"))
+    doomed = InlineWorker(app, run_jobs=False)
+    doomed.beat()
+    doomed.turn()
+    all_workers_are_dead(redis, app.client.keys)
+
+    push("one", lambda: fine.enqueue("one"))
+    push("many", lambda: fine.enqueue_many([("many",), ("many",)]))
+    push("later", lambda: fine.enqueue_in(1000, "later"))
+    push("again", lambda: fails_once.enqueue("again"))
+    push("dead", lambda: fails.enqueue("dead"))
+    finish(app, redis)
+
+
+def finish(app, redis):
+    """A healthy worker from its start to its end, with all the time in the world."""
+    worker = InlineWorker(app)
+    worker.beat()
+    worker.rescue()
+    worker.work_off()
+    for _ in range(2):  # the second time for what failed after the first
+        everything_is_due(redis, app.client.keys)
+        worker.promote()
+        worker.work_off()
+    worker.leave()
+
+
+def check_books(dump, ledger, *, died):
+    """Each job ran and lies nowhere, or in dead; every counter is exact; nothing is left over."""
+    rest = {key: value for key, value in dump().items() if not key.startswith("producer:")}
+    known = set(ledger.pushed)
+    maybe = set(ledger.runs) - known
+    assert len(maybe) <= 1, "only the push that was cut off may be in doubt"
+    for label in known:
+        assert ledger.runs[label] > 0, f"{label} was lost"
+
+    ran = known | maybe
+    jobs = {label: 2 if label == "many" else 1 for label in ran}
+    buried = [entry for entry in rest.pop("dead", {}) if b'"dead"' in entry]
+    failures = ("again" in ran) + ("dead" in ran)
+    assert len(buried) == ("dead" in ran)
+    assert int(rest.pop("stats:processed", 0)) == sum(jobs.values()) - ("dead" in ran)
+    assert int(rest.pop("stats:failed", 0)) == failures
+    assert rest.pop("queues", {b"default"}) == {b"default"}
+    assert rest == {}
+    if not died:
+        assert ledger.runs == {**jobs, "again": 2}, "nobody died, so nothing may run twice"
+
+
+ALL = ("held", "one", "many", "later", "again", "dead")
+
+
+def test_a_life_without_faults_balances(settings, redis, dump):
+    ledger = Ledger()
+
+    live(make_app(settings, Fault(), ledger), redis, ledger)
+
+    assert tuple(ledger.pushed) == ALL
+    check_books(dump, ledger, died=False)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_life_balances_whichever_call_fails(mode, settings, redis, dump):
+    clean = Fault()
+    live(make_app(settings, clean, Ledger()), redis, Ledger())
+    assert clean.count > 20
+
+    for at in range(1, clean.count + 1):
+        for key in redis.scan_iter(settings["namespace"].replace("{", "\\{") + "*"):
+            redis.delete(key)
+        ledger = Ledger()
+        app = make_app(settings, Fault(at, mode), ledger)
+        died = False
+        try:
+            live(app, redis, ledger)
+        except Death:
+            died = True
+            all_workers_are_dead(redis, app.client.keys)
+            finish(make_app(settings, Fault(), ledger), redis)
+        assert died == mode.startswith("dies")
+        try:
+            check_books(dump, ledger, died=died)
+        except AssertionError as error:
+            raise AssertionError(f"call {at} of {clean.count} {mode}: {error}") from error
+
+
