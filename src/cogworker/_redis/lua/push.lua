@@ -12,7 +12,7 @@ if record then
   local last, first = string.match(record, '^(%d+):(.*)$')
   last = tonumber(last) or 0
   if last == turn and first == jid then return {'repeated'} end
-  -- Two producers share this lane (a copied process): neither may take the other's push for its own.
+  -- Two producers share this lane, as copies of a process do: each push must stay its own.
   if last >= turn then return {'collision'} end
 end
 move_groups()

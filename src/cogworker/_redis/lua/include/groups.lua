@@ -31,10 +31,10 @@ local function move_item(source, from, target)
     return false
   end
   if payload == '' then payload = here end
-  local reply = put(target, payload, score)
-  if type(reply) == 'table' and reply.err then
+  local refused = put(target, payload, score)
+  if refused then
     failed[#failed + 1] = ref or payload
-    failed[#failed + 1] = reply.err
+    failed[#failed + 1] = refused
     return false
   end
   -- Moved within one set without a change, it has only got another score.
@@ -55,7 +55,8 @@ local function move_group()
     end
   end
   if target.queued then
-    redis.pcall('SADD', KEYS[1], target.name)
+    local listed = redis.pcall('SADD', KEYS[1], target.name)
+    note(KEYS[1], type(listed) == 'table' and listed.err)
     note(target.wake, wake(target.wake, target.queued))
   end
   if moved > 0 and target.most and target.most > 0 then trim(target) end

@@ -29,17 +29,17 @@ local function remove(source, from, ref)
   return redis.call('ZREM', from, ref)
 end
 
+-- Puts a job down; answers with the server's error, if any.
 local function put(target, payload, score)
-  local kind = target.kind
+  local kind, reply = target.kind
   if score and string.sub(score, 1, 1) == '+' then score = now() + tonumber(score) end
-  if kind == 'front' then
-    target.queued = (target.queued or 0) + 1
-    return redis.pcall('RPUSH', target.list, payload)
-  elseif kind == 'back' or (kind == 'later' and tonumber(score) <= now()) then
-    target.queued = (target.queued or 0) + 1
-    return redis.pcall('LPUSH', target.list, payload)
+  if kind == 'set' or (kind == 'later' and tonumber(score) > now()) then
+    reply = redis.pcall('ZADD', target.set, score, payload)
+  else
+    reply = redis.pcall(kind == 'front' and 'RPUSH' or 'LPUSH', target.list, payload)
+    if type(reply) == 'number' then target.queued = (target.queued or 0) + 1 end
   end
-  return redis.pcall('ZADD', target.set, score, payload)
+  return type(reply) == 'table' and reply.err
 end
 
 -- Drops what is over `most` entries or older than `age` seconds, a thousand at most in one call.

@@ -8,5 +8,5 @@ local function wake(list, jobs)
   if type(waiting) ~= 'number' then return waiting.err end
   local tokens = {}
   for i = 1, math.min(jobs, MOST_TOKENS - waiting) do tokens[i] = '1' end
-  if #tokens > 0 then redis.call('LPUSH', list, unpack(tokens)) end
+  if #tokens > 0 then redis.pcall('LPUSH', list, unpack(tokens)) end
 end

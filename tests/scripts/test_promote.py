@@ -1,0 +1,69 @@
+"""due.lua and move.lua: entries that are due go to their queues."""
+
+from cogworker._engine.places import Place
+
+
+def test_due_reads_pages_and_the_time_of_the_next_entry(
+    run, moves, redis, keys, server_time, dump
+):
+    now = server_time()
+    redis.zadd(keys.schedule, {"b": now - 1, "a": now - 2, "c": now - 0.5, "later": now + 90})
+    redis.zadd(keys.retry, {"r": now - 3, "soon": now + 30})
+    redis.zadd(keys.workers, {"w1": now, "w2": now})
+    before = dump()
+
+    due = run(moves.due(2))
+
+    assert due.schedule == [b"a", b"b"]
+    assert due.retry == [b"r"]
+    assert due.workers == 2
+    assert 25 < due.next_in_s <= 30
+    assert now <= due.time <= server_time()
+    assert dump() == before
+
+
+def test_nothing_is_due_and_nothing_will_be(run, moves):
+    due = run(moves.due(10))
+
+    assert (due.schedule, due.retry, due.next_in_s, due.workers) == ([], [], None, 0)
+
+
+def test_promoting_moves_each_entry_once(run, moves, redis, keys, dump):
+    redis.zadd(keys.schedule, {"a": 1, "b": 2, "c": 3})
+    jobs = [(b"a", b"a now", "mail"), (b"b", b"b now", "slow"), (b"gone", b"x", "mail")]
+    promote = moves.move(moves.promote(Place.SCHEDULE, jobs))
+
+    assert run(promote).lost == [b"gone"]
+    after = dump()
+    assert after == {
+        "schedule": {b"c": 3},
+        "queue:mail": [b"a now"],
+        "queue:slow": [b"b now"],
+        "queues": {b"mail", b"slow"},
+        "wake:mail": [b"1"],
+        "wake:slow": [b"1"],
+    }
+
+    assert sorted(run(promote).lost) == [b"a", b"b", b"gone"]
+    assert dump() == after
+
+
+def test_an_entry_whose_queue_is_damaged_stays(run, moves, redis, keys, dump):
+    redis.zadd(keys.retry, {"a": 1, "b": 2})
+    redis.set(keys.queue("mail"), "not a list")
+    jobs = [(b"a", b"a now", "mail"), (b"b", b"b now", "slow")]
+
+    moved = run(moves.move(moves.promote(Place.RETRY, jobs)))
+
+    assert [entry for entry, _ in moved.failed] == [b"a"]
+    assert dump()["retry"] == {b"a": 1}
+
+
+def test_burying_an_entry_that_is_no_job(run, moves, redis, keys, dump, server_time):
+    redis.zadd(keys.schedule, {"junk": 1})
+
+    run(moves.move([moves.bury(Place.SCHEDULE, b"junk", b"wrapped")]))
+
+    after = dump()
+    assert after.pop("dead")[b"wrapped"] <= server_time()
+    assert after == {"stats:failed": b"1"}
