@@ -3,10 +3,13 @@
 import os
 import secrets
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 import redis as redis_client
+from support import processes
+from support.processes import Workers
 
 from cogworker import Cogworker
 from cogworker.embedded import EmbeddedServer
@@ -71,3 +74,10 @@ def _clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
         if name.startswith("COGWORKER_") and name != "COGWORKER_EMBEDDED_SERVER":
             monkeypatch.delenv(name)
     monkeypatch.delenv("REDIS_URL", raising=False)
+
+
+@pytest.fixture
+def workers(tmp_path: Path, settings: dict[str, Any]) -> Iterator[Workers]:
+    """Starts real worker processes; see ``support.processes``."""
+    with processes.workers(tmp_path, settings) as started:
+        yield started

@@ -18,6 +18,7 @@ MOST_RAW_CHARACTERS = 100_000
 MOST_MESSAGE_CHARACTERS = 10_000
 
 _NO_ARGS = msgspec.Raw(b"[]")
+NO_KWARGS = msgspec.Raw(b"{}")
 
 
 class Envelope(msgspec.Struct, gc=False, frozen=True):
@@ -26,7 +27,7 @@ class Envelope(msgspec.Struct, gc=False, frozen=True):
     class_: str = msgspec.field(name="class")
     jid: str
     args: msgspec.Raw = _NO_ARGS
-    kwargs: msgspec.Raw | None = None
+    kwargs: msgspec.Raw = NO_KWARGS
     retry: Any = True
     retry_count: Any = 0
     orphaned: Any = 0

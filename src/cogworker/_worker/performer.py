@@ -91,7 +91,8 @@ class Performer:
             logger.debug("start: jid=%s job=%s", envelope.jid, envelope.class_)
         if job is None:
             raise UnknownJob(envelope.class_)
-        args, kwargs = job.codec.decode(envelope.args, envelope.kwargs)
+        named = None if envelope.kwargs is payload.NO_KWARGS else envelope.kwargs
+        args, kwargs = job.codec.decode(envelope.args, named)
         current = CurrentJob(
             envelope.jid, envelope.class_, delivery.queue, _failures(envelope.retry_count) + 1
         )

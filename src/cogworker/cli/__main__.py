@@ -1,0 +1,5 @@
+"""``python -m cogworker.cli`` is ``cogworker``."""
+
+from cogworker.cli import main
+
+main()

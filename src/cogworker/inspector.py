@@ -1,0 +1,57 @@
+"""Looks at what is there: counters, places, workers. Never used by a worker."""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from cogworker._engine import look
+from cogworker.app import Cogworker
+
+
+class Stats(NamedTuple):
+    """Totals since the installation began, and how many jobs lie in each place now."""
+
+    processed: int
+    failed: int
+    lost_claims: int
+    enqueued: int
+    in_flight: int
+    scheduled: int
+    retrying: int
+    dead: int
+
+
+class DeadJob(NamedTuple):
+    """An entry of the dead set; ``payload`` is None when it can't be read."""
+
+    died_at: float
+    raw: bytes
+    payload: dict[str, Any] | None
+
+
+class Inspector:
+    """Reads of one installation. Every method raises RedisUnavailable and RedisRefused."""
+
+    def __init__(self, app: Cogworker) -> None:
+        self._run = app.client.runner.run
+        self._keys = app.client.keys
+
+    def stats(self) -> Stats:
+        """Counters and sizes."""
+        queues = self._run(look.queues(self._keys))
+        workers = self._run(look.workers(self._keys))
+        return Stats(*self._run(look.stats(self._keys, queues, workers)))
+
+    def workers(self) -> Sequence[str]:
+        """The identities of all workers that are alive or not yet rescued."""
+        return self._run(look.workers(self._keys))
+
+    def held(self, worker: str) -> int:
+        """How many jobs a worker has in flight."""
+        return self._run(look.stats(self._keys, [], [worker]))[4]
+
+    def dead(self, limit: int = 100) -> Sequence[DeadJob]:
+        """The last to die, the newest first."""
+        return [
+            DeadJob(score, raw, look.decoded(raw))
+            for raw, score in self._run(look.newest_dead(self._keys, limit))
+        ]

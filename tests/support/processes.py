@@ -1,0 +1,122 @@
+"""Real worker processes."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+DEADLINE_S = 60.0
+
+
+def eventually(condition: Callable[[], T], deadline_s: float = DEADLINE_S) -> T:
+    """Wait until a condition holds; answers with what it said."""
+    until = time.monotonic() + deadline_s
+    while not (answer := condition()):
+        if time.monotonic() > until:
+            raise AssertionError(f"not within {deadline_s} s: {condition}")
+        time.sleep(0.01)
+    return answer
+
+
+class WorkerProcess:
+    """``cogworker worker`` with its log in a file."""
+
+    def __init__(
+        self, module: str, settings: Mapping[str, Any], log: Path, *options: str, cwd: Path
+    ) -> None:
+        environment = {
+            **os.environ,
+            **{f"COGWORKER_{name.upper()}": str(value) for name, value in settings.items()},
+            "PYTHONPATH": str(cwd),
+            "PYTHONUNBUFFERED": "1",
+        }
+        self.log_file = log
+        with log.open("ab") as output:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "cogworker.cli", "worker", "-r", module, *options],
+                env=environment,
+                cwd=cwd,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+            )
+
+    @property
+    def pid(self) -> int:
+        return self.process.pid
+
+    @property
+    def log(self) -> str:
+        return self.log_file.read_text("utf-8", "replace")
+
+    def wait_for(self, text: str, times: int = 1) -> None:
+        """Wait until the log has a text that many times."""
+
+        def said() -> bool:
+            if self.process.poll() is not None and self.log.count(text) < times:
+                raise AssertionError(f"ended without {text!r}:\n{self.log}")
+            return self.log.count(text) >= times
+
+        eventually(said)
+
+    def signal(self, number: signal.Signals) -> None:
+        self.process.send_signal(number)
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.wait()
+
+    def stop(self, deadline_s: float = DEADLINE_S) -> int:
+        """TERM, and the exit code."""
+        self.process.terminate()
+        return self.process.wait(deadline_s)
+
+
+class Workers:
+    """Starts worker processes for one application, and ends those that still live."""
+
+    def __init__(self, folder: Path, settings: Mapping[str, Any]) -> None:
+        self.folder = folder
+        self.settings = settings
+        self.started: list[WorkerProcess] = []
+
+    def write(self, source: str) -> None:
+        """Make the module ``tasks``, with ``cog`` to declare jobs on."""
+        head = "from cogworker import Cogworker, current_job\n\ncog = Cogworker()\n\n"
+        (self.folder / "tasks.py").write_text(head + source, "utf-8")
+
+    def start(self, *options: str, ready: bool = True, **settings: Any) -> WorkerProcess:
+        """Start a worker; by default wait until it is ready."""
+        worker = WorkerProcess(
+            "tasks:cog",
+            {**self.settings, **settings},
+            self.folder / f"worker{len(self.started)}.log",
+            *options,
+            cwd=self.folder,
+        )
+        self.started.append(worker)
+        if ready:
+            worker.wait_for("ready: worker=")
+        return worker
+
+    def end(self) -> None:
+        for worker in self.started:
+            if worker.process.poll() is None:
+                worker.kill()
+
+
+@contextmanager
+def workers(folder: Path, settings: Mapping[str, Any]) -> Iterator[Workers]:
+    """Workers that end with the block."""
+    started = Workers(folder, settings)
+    try:
+        yield started
+    finally:
+        started.end()
