@@ -49,6 +49,14 @@ class Inspector:
         """How many jobs a worker has in flight."""
         return self._run(look.stats(self._keys, [], [worker]))[4]
 
+    def is_present(self, worker: str) -> bool:
+        """Whether a worker's presence has not expired."""
+        return self._run(look.present(self._keys, worker))
+
+    def waiting(self, queue: str, limit: int = 100) -> Sequence[bytes]:
+        """Payloads in a queue, the next to be taken first."""
+        return self._run(look.waiting(self._keys, queue, limit))
+
     def dead(self, limit: int = 100) -> Sequence[DeadJob]:
         """The last to die, the newest first."""
         return [

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 T = TypeVar("T")
 
-DEADLINE_S = 60.0
+DEADLINE_S = 30.0
 
 
 def eventually(condition: Callable[[], T], deadline_s: float = DEADLINE_S) -> T:

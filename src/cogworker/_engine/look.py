@@ -31,6 +31,17 @@ def stats(keys: Keys, queues: Sequence[str], workers: Sequence[str]) -> Command[
     return Command("stats", scripts.STATS, names, (len(queues),), list)
 
 
+def present(keys: Keys, worker: str) -> Command[bool]:
+    """Whether a worker's presence has not expired."""
+    return Command("present", None, ("EXISTS", keys.presence(worker)), (), bool)
+
+
+def waiting(keys: Keys, queue: str, limit: int) -> Command[list[bytes]]:
+    """Payloads in a queue, the next to be taken first."""
+    words = ("LRANGE", keys.queue(queue))
+    return Command("waiting", None, words, (-limit, -1), lambda reply: reply[::-1])
+
+
 def newest_dead(keys: Keys, limit: int) -> Command[list[tuple[bytes, float]]]:
     """Entries of the dead set with their time of death, the newest first."""
     words = ("ZREVRANGE", keys.dead)

@@ -4,6 +4,8 @@ import asyncio
 import sys
 import threading
 import traceback
+from collections.abc import Iterator
+from types import FrameType
 
 
 def describe_stacks(loop: asyncio.AbstractEventLoop | None) -> str:
@@ -15,10 +17,16 @@ def describe_stacks(loop: asyncio.AbstractEventLoop | None) -> str:
     ]
     if loop is not None:
         for task in asyncio.all_tasks(loop):
-            lines = [
-                line
-                for frame in task.get_stack()
-                for line in traceback.format_stack(frame, limit=1)
-            ]
+            lines = [line for frame in _frames(task) for line in traceback.format_stack(frame, 1)]
             parts.append(f"task {task.get_name()}\n" + "".join(lines))
     return "\n".join(parts)
+
+
+def _frames(task: "asyncio.Task[object]") -> Iterator[FrameType]:
+    """A waiting task's frames; ``Task.get_stack`` knows only the outermost."""
+    awaited: object = task.get_coro()
+    while awaited is not None:
+        frame = getattr(awaited, "cr_frame", None)
+        if frame is not None:
+            yield frame
+        awaited = getattr(awaited, "cr_await", None)

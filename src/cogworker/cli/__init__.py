@@ -1,23 +1,37 @@
 """The command ``cogworker``: one module a subcommand."""
 
+import importlib
 import sys
 
 import click
 
 from cogworker import __version__
-from cogworker.cli.demo import demo
-from cogworker.cli.worker import worker
 from cogworker.errors import CogworkerError
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+class Subcommands(click.Group):
+    """Imports a subcommand's module when it is called, so that a worker carries no other's weight."""
+
+    NAMES = ("demo", "worker")
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """The names, sorted."""
+        return list(self.NAMES)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """The command of that name: the function of that name in the module of that name."""
+        if cmd_name not in self.NAMES:
+            return None
+        command: click.Command = getattr(
+            importlib.import_module(f"cogworker.cli.{cmd_name}"), cmd_name
+        )
+        return command
+
+
+@click.group(cls=Subcommands, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(__version__, prog_name="cogworker")
 def commands() -> None:
     """Background jobs for Python on Redis or Valkey."""
-
-
-commands.add_command(worker)
-commands.add_command(demo)
 
 
 def main() -> None:
@@ -27,7 +41,3 @@ def main() -> None:
     except CogworkerError as error:
         click.echo(f"cogworker: {error}", err=True)
         sys.exit(2)
-
-
-if __name__ == "__main__":
-    main()

@@ -72,7 +72,9 @@ class AsyncExecutor:
     def _start(self, delivery: Delivery) -> None:
         assert self._loop is not None  # noqa: S101 - this runs on it
         task = self._loop.create_task(
-            self._run(delivery), name=delivery.envelope.jid, context=Context()
+            self._run(delivery),
+            name=f"{delivery.envelope.class_} jid={delivery.envelope.jid}",
+            context=Context(),
         )
         self._tasks[delivery.tag] = task
 

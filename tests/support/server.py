@@ -1,0 +1,74 @@
+"""A server of a test's own, which can be stopped, killed and started again on the same port."""
+
+import socket
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import redis
+from support.processes import eventually
+
+from cogworker.embedded import find_server
+
+
+class Server:
+    """A real server with an append-only file that is written at every change."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            self.port = probe.getsockname()[1]
+        self.url = f"redis://127.0.0.1:{self.port}/0"
+        self.client = redis.Redis(port=self.port)
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        """Start it and wait until it serves."""
+        options = {
+            "--port": str(self.port), "--bind": "127.0.0.1", "--dir": str(self.folder),
+            "--appendonly": "yes", "--appendfsync": "always", "--save": "",
+            "--logfile": str(self.folder / "server.log"),
+        }  # fmt: skip
+        command = [find_server(), *(word for pair in options.items() for word in pair)]
+        self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL)
+        eventually(self._serves)
+
+    def stop(self) -> None:
+        """Shut it down."""
+        if self._process is not None:
+            self.client.close()
+            self._process.terminate()
+            self._process.wait(30)
+            self._process = None
+
+    def kill(self) -> None:
+        """Kill it with SIGKILL."""
+        if self._process is not None:
+            self.client.close()
+            self._process.kill()
+            self._process.wait(30)
+            self._process = None
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None
+        return self._process.pid
+
+    def _serves(self) -> bool:
+        try:
+            return self.client.ping()
+        except redis.RedisError:
+            return False
+
+
+@contextmanager
+def server(folder: Path) -> Iterator[Server]:
+    """A server that ends with the block; it is not started yet."""
+    own = Server(folder)
+    try:
+        yield own
+    finally:
+        own.kill()
+        own.client.close()
