@@ -1,5 +1,6 @@
 """Background jobs for Python on Redis or Valkey."""
 
+from cogworker._version import __version__
 from cogworker.app import Cogworker
 from cogworker.errors import (
     BulkRefused,
@@ -41,7 +42,6 @@ __all__ = [
     "RedisUnavailable",
     "RetryPolicy",
     "UnknownJob",
+    "__version__",
     "current_job",
 ]
-
-__version__ = "0.1.0"

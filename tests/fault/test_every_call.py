@@ -143,5 +143,3 @@ def test_a_life_balances_whichever_call_fails(mode, settings, redis, dump):
             check_books(dump, ledger, died=died)
         except AssertionError as error:
             raise AssertionError(f"call {at} of {clean.count} {mode}: {error}") from error
-
-

@@ -129,9 +129,7 @@ def job(number):
     assert look.stats().processed == 3
 
 
-def test_a_worker_frozen_for_less_than_the_threshold_keeps_its_jobs(
-    workers, tmp_path, push, look
-):
+def test_a_worker_frozen_for_less_than_the_threshold_keeps_its_jobs(workers, tmp_path, push, look):
     workers.write(
         f"""
 import os, time
@@ -383,9 +381,7 @@ def job(number):
         app.close()
 
 
-def test_stopping_while_redis_is_away_ends_in_time_and_loses_nothing(
-    workers, tmp_path, namespace
-):
+def test_stopping_while_redis_is_away_ends_in_time_and_loses_nothing(workers, tmp_path, namespace):
     workers.write(
         f"""
 import os, time

@@ -3,9 +3,7 @@
 from cogworker._engine.places import Place
 
 
-def test_due_reads_pages_and_the_time_of_the_next_entry(
-    run, moves, redis, keys, server_time, dump
-):
+def test_due_reads_pages_and_the_time_of_the_next_entry(run, moves, redis, keys, server_time, dump):
     now = server_time()
     redis.zadd(keys.schedule, {"b": now - 1, "a": now - 2, "c": now - 0.5, "later": now + 90})
     redis.zadd(keys.retry, {"r": now - 3, "soon": now + 30})

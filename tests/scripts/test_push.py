@@ -20,7 +20,7 @@ def test_jobs_are_put_at_the_left_and_wake_as_many_workers(run, moves, dump):
         "queue:slow": [b"x"],
         "wake:mail": [b"1", b"1"],
         "wake:slow": [b"1"],
-        "producer:lane": b"1:j1",
+        "producer:lane": b"1 j1",
     }
 
 
@@ -74,7 +74,7 @@ def test_later_is_the_schedule_until_it_is_due(run, moves, dump, server_time):
         "queues": {b"mail"},
         "queue:mail": [b"at once", b"past"],
         "wake:mail": [b"1", b"1"],
-        "producer:lane": b"1:j1",
+        "producer:lane": b"1 j1",
     }
 
 

@@ -32,8 +32,8 @@ class FlakyConnector(Connector):
     """Makes connections that share one fault."""
 
     def __init__(self, config: Config, fault: Fault) -> None:
-        super().__init__(config)
         self._fault = fault
+        super().__init__(config)
 
     def connect(self) -> Any:
         return FlakyConnection(super().connect(), self._fault)

@@ -614,6 +614,7 @@ def test_strange_yaml(write, content, setting):
         ("redis://host:hunter2/0", "redis://host:***"),
         ("sentinel://u:hunter2@a:1,b:2/main", "sentinel://u:***@a:1,b:2/main"),
         (":hunter2@host", ":***@host"),
+        (":hunter2://@host", ":***@host"),
         ("", ""),
     ],
 )
@@ -702,8 +703,17 @@ texts = st.one_of(
         "{}://{}".format, st.sampled_from(["redis", "unix", "sentinel", "valkeys"]), st.text()
     ),
 )
-junk = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | texts | st.binary() | st.timedeltas(),
+scalars = st.one_of(
+    st.none(),
+    st.booleans(),
+    st.integers(),
+    st.floats(),
+    st.timedeltas(),
+    st.binary(),
+    texts,
+)
+junk = scalars | st.recursive(
+    scalars,
     lambda inner: st.one_of(
         st.lists(inner, max_size=3),
         st.tuples(inner, inner),

@@ -4,6 +4,7 @@ The client library's ``Connection`` objects are used directly, without its pool 
 classes: one push then takes 65 µs instead of 114.
 """
 
+import re
 from typing import Any
 
 import redis.asyncio.connection as aio
@@ -11,27 +12,36 @@ import redis.asyncio.sentinel as aio_sentinel
 import redis.connection as sync
 import redis.sentinel as sync_sentinel
 
-from cogworker.config import Config
+from cogworker.config import Config, redacted
+from cogworker.errors import ConfigError
+
+_SCHEME = re.compile("^valkey")
 
 
 class Connector:
     """Where the server is, and how to connect to it.
 
-    Nothing is opened before a connection is used, so a connector may cross a fork.
+    Nothing is opened before a connection is used, so a connector may cross a fork. Raises
+    ConfigError when the client library can't use the URL.
     """
 
     def __init__(self, config: Config) -> None:
-        self._url = config.redis_url.replace("valkey", "redis", 1)
-        self._master = config.redis_sentinel_master
-        self._sentinels = list(config.redis_sentinels)
-        self._options = _options(config)
-        self._pool: sync.ConnectionPool | None = None
-        self._aio_pool: aio.ConnectionPool | None = None
+        options = _options(config)
+        try:
+            if config.redis_sentinel_master is None:
+                url = _SCHEME.sub("redis", config.redis_url)
+                self._pool = sync.ConnectionPool.from_url(url, **options)
+                self._aio_pool = aio.ConnectionPool.from_url(url, **options)
+            else:
+                self._pool, self._aio_pool = _sentinel_pools(config, options)
+            self.connect()
+            self.connect_async()
+        except (TypeError, ValueError) as error:
+            problem = f"the Redis client can't use {redacted(config.redis_url)}: {error}"
+            raise ConfigError("redis_url", problem) from error
 
     def connect(self) -> sync.AbstractConnection:
         """A connection that opens itself at its first use."""
-        if self._pool is None:
-            self._pool = self._make_pool()
         connection: sync.AbstractConnection = self._pool.connection_class(
             **self._pool.connection_kwargs
         )
@@ -39,30 +49,11 @@ class Connector:
 
     def connect_async(self) -> aio.AbstractConnection:
         """The same for asyncio; it belongs to the event loop that uses it first."""
-        if self._aio_pool is None:
-            self._aio_pool = self._make_aio_pool()
         return self._aio_pool.connection_class(**self._aio_pool.connection_kwargs)
-
-    def _make_pool(self) -> sync.ConnectionPool:
-        if self._master is None:
-            return sync.ConnectionPool.from_url(self._url, **self._options)
-        sentinel = sync_sentinel.Sentinel(self._sentinels, **self._options)
-        return sync_sentinel.SentinelConnectionPool(self._master, sentinel, **self._options)
-
-    def _make_aio_pool(self) -> aio.ConnectionPool:
-        if self._master is None:
-            return aio.ConnectionPool.from_url(self._url, **self._options)
-        sentinel = aio_sentinel.Sentinel(self._sentinels, **self._options)
-        return aio_sentinel.SentinelConnectionPool(self._master, sentinel, **self._options)
 
 
 def _options(config: Config) -> dict[str, Any]:
     given = {
-        "host": config.redis_host,
-        "port": config.redis_port,
-        "db": config.redis_db,
-        "username": config.redis_username,
-        "password": config.redis_password,
         "ssl_ca_certs": config.redis_ca_file,
         "ssl_certfile": config.redis_cert_file,
         "ssl_keyfile": config.redis_key_file,
@@ -74,3 +65,25 @@ def _options(config: Config) -> dict[str, Any]:
         "socket_connect_timeout": config.redis_timeout,
         **{name: value for name, value in given.items() if value is not None},
     }
+
+
+def _sentinel_pools(
+    config: Config, options: dict[str, Any]
+) -> tuple[sync.ConnectionPool, aio.ConnectionPool]:
+    given = {
+        "db": config.redis_db,
+        "username": config.redis_username,
+        "password": config.redis_password,
+        "ssl": True if config.redis_ca_file or config.redis_cert_file else None,
+    }
+    options = {**options, **{name: value for name, value in given.items() if value is not None}}
+    places = list(config.redis_sentinels)
+    timeouts = {name: value for name, value in options.items() if name.startswith("socket_")}
+    return (
+        sync_sentinel.SentinelConnectionPool(
+            config.redis_sentinel_master, sync_sentinel.Sentinel(places, **timeouts), **options
+        ),
+        aio_sentinel.SentinelConnectionPool(
+            config.redis_sentinel_master, aio_sentinel.Sentinel(places, **timeouts), **options
+        ),
+    )

@@ -7,8 +7,8 @@ import socket
 import sys
 from typing import Any
 
-import cogworker
 from cogworker import clock
+from cogworker._version import __version__
 from cogworker.config import Config
 from cogworker.payload import encode
 
@@ -30,7 +30,7 @@ def fixed_facts(identity: str, config: Config) -> dict[str, Any]:
         "queues": dict(config.queues),
         "labels": list(config.labels),
         "started_at": clock.wall(),
-        "version": cogworker.__version__,
+        "version": __version__,
     }
 
 

@@ -5,7 +5,7 @@ import sys
 
 import click
 
-from cogworker import __version__
+from cogworker._version import __version__
 from cogworker.errors import CogworkerError
 
 

@@ -9,12 +9,12 @@
 local turn, jid, keep = number(), text(), text()
 local record = redis.call('GET', KEYS[2])
 if record then
-  local last, first = string.match(record, '^(%d+):(.*)$')
+  local last, first = string.match(record, '^(%d+) (.*)$')
   last = tonumber(last) or 0
   if last == turn and first == jid then return {'repeated'} end
   -- Two producers share this lane, as copies of a process do: each push must stay its own.
   if last >= turn then return {'collision'} end
 end
 move_groups()
-if #failed == 0 then redis.call('SET', KEYS[2], turn .. ':' .. jid, 'EX', keep) end
+if #failed == 0 then redis.call('SET', KEYS[2], turn .. ' ' .. jid, 'EX', keep) end
 return {'pushed', failed, problems}
