@@ -8,11 +8,12 @@ from typing import Any
 
 import pytest
 import redis as redis_client
-from support import processes
-from support.processes import Workers
 
 from cogworker import Cogworker
 from cogworker.embedded import EmbeddedServer
+
+from support import processes
+from support.processes import Workers
 
 Dump = dict[str, Any]
 

@@ -9,12 +9,13 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 import pytest
-from support.flaky import MODES, Death, Fault, FlakyConnector
-from support.inline import InlineWorker
-from support.times import all_workers_are_dead, everything_is_due
 
 from cogworker import Cogworker, current_job
 from cogworker.retry import RetryPolicy
+
+from support.flaky import MODES, Death, Fault, FlakyConnector
+from support.inline import InlineWorker
+from support.times import all_workers_are_dead, everything_is_due
 
 
 @dataclass

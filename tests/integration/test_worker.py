@@ -6,12 +6,13 @@ from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from support.processes import eventually
-from support.times import everything_is_due
 
 from cogworker import Cogworker, RetryPolicy, current_job
 from cogworker.inspector import Inspector
 from cogworker.worker import Worker
+
+from support.processes import eventually
+from support.times import everything_is_due
 
 QUICK = {"poll_interval": 0.05, "heartbeat_interval": 0.1, "shutdown_timeout": 5}
 

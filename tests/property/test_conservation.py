@@ -1,4 +1,4 @@
-"""Whatever happens, in whatever order: each job lies in exactly one place, and every count is exact.
+"""Whatever happens, in whatever order: each job lies in one place, and every count is exact.
 
 The engine on a real server against a dict: jobs are pushed, taken, settled in every way, promoted,
 rescued, given back; workers die and come back; calls are repeated and come late.
@@ -19,13 +19,14 @@ from hypothesis.stateful import (
     multiple,
     rule,
 )
-from support.times import everything_is_due
 
 from cogworker import Cogworker
 from cogworker._engine import presence
 from cogworker._engine.moves import Moves
 from cogworker._engine.places import InFlight, Place
 from cogworker._engine.plan import KEEP
+
+from support.times import everything_is_due
 
 QUEUES = ("a", "b")
 PLACES = ("queue:a", "queue:b", "schedule", "retry", "dead")

@@ -3,8 +3,8 @@
 import pytest
 
 from cogworker._engine.effects import Count
-from cogworker._engine.plan import KEEP, Move
 from cogworker._engine.places import Place
+from cogworker._engine.plan import KEEP, Move
 
 
 @pytest.fixture

@@ -7,9 +7,10 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import redis
-from support.processes import eventually
 
 from cogworker.embedded import find_server
+
+from support.processes import eventually
 
 
 class Server:

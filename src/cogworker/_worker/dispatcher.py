@@ -30,7 +30,7 @@ from cogworker._worker.delivery import Delivery
 from cogworker._worker.order import QueueOrder
 from cogworker._worker.outage import Outage
 from cogworker._worker.performer import Performer
-from cogworker._worker.readiness import LONGEST_WAIT_S, Readiness
+from cogworker._worker.readiness import LONGEST_WAIT_S, SPREAD_AFTER_S, Readiness
 from cogworker._worker.slots import Slots
 from cogworker.errors import RedisUnavailable
 
@@ -143,7 +143,7 @@ class Dispatcher:
         if self._abandon_by is not None:
             self._give_back_all()
         else:
-            self._give_back_ready(now)
+            self._tend_ready(now)
         if self._has_work(now):
             self.turn()
             return
@@ -183,7 +183,7 @@ class Dispatcher:
 
     def _compose(self, now: float) -> Command[Turned | None]:
         finished = self.slots.collect()
-        self._readiness.learn(len(finished.deliveries), finished.slowest_s, now)
+        self._readiness.learn(len(finished.deliveries), finished.ran_s, now)
         done: list[bytes] = []
         moves = self._pending
         self._pending = []
@@ -256,12 +256,15 @@ class Dispatcher:
         if not self.taking:
             self._give_back(deliveries)
             return
-        for delivery in self.slots.offer(deliveries):
+        for delivery in self.slots.offer(deliveries, sparing=self._readiness.limit > 0):
             self._start_delivery(delivery)
 
     # Giving back.
 
-    def _give_back_ready(self, now: float) -> None:
+    def _tend_ready(self, now: float) -> None:
+        """Start ready jobs that have waited in free slots, or give them back."""
+        for delivery in self.slots.spread(SPREAD_AFTER_S) if self.taking else ():
+            self._start_delivery(delivery)
         reclaimed = self.slots.reclaim(LONGEST_WAIT_S if self.taking else 0.0)
         if reclaimed:
             self._readiness.retreat(now)
@@ -291,7 +294,7 @@ class Dispatcher:
     def _wait(self, now: float) -> None:
         until = now + self._idle_s
         if self.slots.ready:
-            until = now + LONGEST_WAIT_S
+            until = now + SPREAD_AFTER_S
         elif self._stuck:
             until = min(until, self._stuck_until)
         if self.taking and not self._hungry and self._want() > 0:

@@ -2,7 +2,9 @@
 
 The dispatcher offers deliveries. A slot that has finished one takes the next ready one by itself,
 without asking the dispatcher; so a worker with short jobs spends its time on them and not on
-handing them over.
+handing them over. While jobs are short, one slot at work is enough: waking more threads only makes
+them fight for the interpreter's lock. As soon as a ready job has waited for a millisecond, all free
+slots are put to work (``spread``).
 """
 
 import threading
@@ -16,10 +18,13 @@ from cogworker._worker.delivery import Delivery
 
 
 class Finished(NamedTuple):
-    """Deliveries that ended since the last look; ``move`` is None for a success."""
+    """Deliveries that ended since the last look, and how long they ran together.
+
+    A delivery comes with its move, None for a success.
+    """
 
     deliveries: Sequence[tuple[Delivery, Move | None]]
-    slowest_s: float
+    ran_s: float
 
 
 class Slots:
@@ -32,7 +37,7 @@ class Slots:
         self._ready: deque[Delivery] = deque()
         self._running: dict[bytes, Delivery] = {}
         self._finished: list[tuple[Delivery, Move | None]] = []
-        self._slowest_s = 0.0
+        self._ran_s = 0.0
         self._on_finished = on_finished
 
     @property
@@ -60,20 +65,25 @@ class Slots:
         with self._lock:
             return list(self._running.values())
 
-    def offer(self, deliveries: Sequence[Delivery]) -> list[Delivery]:
-        """Add deliveries; answers with those that must be started now, in free slots."""
+    def offer(self, deliveries: Sequence[Delivery], *, sparing: bool) -> list[Delivery]:
+        """Add deliveries; answers with those that must be started now, in free slots.
+
+        Sparing: only so that one slot is at work.
+        """
         with self._lock:
             self._ready.extend(deliveries)
-            start = [self._ready.popleft() for _ in range(min(self._free, len(self._ready)))]
-            self._free -= len(start)
-            self._note_started(start)
-            return start
+            return self._start(self._free - (self.size - 1) if sparing else self._free)
+
+    def spread(self, waited_s: float) -> list[Delivery]:
+        """Ready deliveries to start now in free slots, if the oldest has waited that long."""
+        with self._lock:
+            return self._start(self._free) if self._has_waited(waited_s) else []
 
     def finish(self, delivery: Delivery, move: Move | None) -> Delivery | None:
         """Note the end of a run; answers with the next delivery for the same slot, if any."""
         now = clock.monotonic()
         with self._lock:
-            self._slowest_s = max(self._slowest_s, now - delivery.started_at)
+            self._ran_s += now - delivery.started_at
             self._running.pop(delivery.tag, None)
             self._finished.append((delivery, move))
             if self._ready:
@@ -89,8 +99,8 @@ class Slots:
     def collect(self) -> Finished:
         """Take what has finished since the last call."""
         with self._lock:
-            finished = Finished(self._finished, self._slowest_s)
-            self._finished, self._slowest_s = [], 0.0
+            finished = Finished(self._finished, self._ran_s)
+            self._finished, self._ran_s = [], 0.0
         return finished
 
     def peek(self) -> list[tuple[Delivery, Move | None]]:
@@ -101,20 +111,20 @@ class Slots:
     def reclaim(self, waited_s: float) -> list[Delivery]:
         """Take back all that is ready, if the oldest of it has waited that long."""
         with self._lock:
-            if not self._ready or clock.monotonic() - self._ready[0].ready_at < waited_s:
+            if not self._has_waited(waited_s):
                 return []
             reclaimed = list(self._ready)
             self._ready.clear()
             return reclaimed
 
-    def slowest_running_s(self) -> float:
-        """How long the longest current run has been running."""
-        with self._lock:
-            started = [delivery.started_at for delivery in self._running.values()]
-        return clock.monotonic() - min(started) if started else 0.0
+    def _has_waited(self, waited_s: float) -> bool:
+        return bool(self._ready) and clock.monotonic() - self._ready[0].ready_at >= waited_s
 
-    def _note_started(self, deliveries: Sequence[Delivery]) -> None:
+    def _start(self, most: int) -> list[Delivery]:
         now = clock.monotonic()
-        for delivery in deliveries:
+        start = [self._ready.popleft() for _ in range(min(most, len(self._ready)))]
+        self._free -= len(start)
+        for delivery in start:
             delivery.started_at = now
             self._running[delivery.tag] = delivery
+        return start
