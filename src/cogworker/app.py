@@ -152,7 +152,10 @@ def _check_function(function: object) -> None:
         )
 
 
-def _check_fields(name: str, fields: Mapping[str, Any], at: object) -> None:
+def _check_fields(name: str, fields: Mapping[Any, Any], at: object) -> None:
+    for key in fields:
+        if not isinstance(key, str):
+            raise EnqueueError(f"{name}: the keys of a payload are texts, not {key!r:.100}")
     for key in ("jid", "queue"):
         if not isinstance(fields[key], str) or not fields[key]:
             raise EnqueueError(f"{name}: {key!r} must be text, not {fields[key]!r:.100}")

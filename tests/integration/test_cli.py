@@ -1,0 +1,215 @@
+"""The command line: what it says when something is wrong, and what beats what."""
+
+import json
+import re
+import signal
+import subprocess
+import sys
+
+import pytest
+from support.processes import eventually
+
+from cogworker.inspector import Inspector
+
+
+def cogworker(*arguments, cwd, **environment):
+    return subprocess.run(
+        [sys.executable, "-m", "cogworker.cli", *arguments],
+        cwd=cwd,
+        env={"PATH": "/usr/bin:/bin", **environment},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+
+
+APP = "from cogworker import Cogworker\ncog = Cogworker()\n"
+
+
+@pytest.mark.parametrize(
+    ("files", "arguments", "says"),
+    [
+        ({}, ["-r", "nowhere"], "-r/--require: there is no module nowhere; modules are looked for"),
+        ({}, ["-r", "nowhere.py"], "there is no file nowhere.py"),
+        ({}, ["-r", "a b"], "there is no module a b"),
+        ({}, ["-r", ""], "is not a module's name"),
+        ({"a.py": "x = 1"}, ["-r", "a"], "a has no Cogworker object; name the module that makes"),
+        ({"a.py": APP}, ["-r", "a:x"], "'x' in a is no Cogworker object; it has cog"),
+        ({"a.py": APP}, ["-r", "a.b:x"], "there is no module a.b"),
+        ({"a.py": APP + "d = Cogworker()"}, ["-r", "a"], "has 2 Cogworker objects; say which one"),
+        ({"a.py": "import gone"}, ["-r", "a"], "importing a failed: No module named 'gone'"),
+        ({"a.py": APP}, ["-r", "a", "-c", "0"], "concurrency: must be a whole number from 1"),
+        ({"a.py": APP}, ["-r", "a", "-c", "many"], "not 'many' (from the command line)"),
+        ({"a.py": APP}, ["-r", "a", "-q", "mail,0"], "the weight of 'mail'"),
+        ({"a.py": APP}, ["-r", "a", "-t", "-1"], "shutdown_timeout: must be a number of seconds"),
+        ({"a.py": APP}, ["-r", "a", "--log-level", "loud"], "log_level: must be one of debug"),
+        ({"a.py": APP}, ["-r", "a", "-C", "gone.yml"], "can't be read: No such file"),
+        ({"a.py": APP, "c.yml": "concurency: 5"}, ["-r", "a", "-C", "c.yml"], "mean concurrency?"),
+        ({"a.py": APP}, ["-r", "a", "-L", "/nowhere/log"], "-L/--logfile: can't write to"),
+        ({"a.py": "from cogworker import Cogworker as C\nC(concurrency=0)"}, ["-r", "a"],
+         "concurrency: must be a whole number from 1 to 1000, not 0 (from the arguments of"),
+    ],
+)  # fmt: skip
+def test_what_can_t_be_used_is_one_line_and_exit_code_2(tmp_path, files, arguments, says):
+    for name, text in files.items():
+        (tmp_path / name).write_text(text)
+
+    ended = cogworker("worker", *arguments, cwd=tmp_path)
+
+    assert ended.returncode == 2
+    assert says in ended.stderr
+    assert ended.stderr.count("\n") == 1
+    assert ended.stderr.startswith("cogworker: ")
+
+
+def test_a_bad_environment_variable_is_named(tmp_path):
+    (tmp_path / "a.py").write_text(APP)
+
+    ended = cogworker("worker", "-r", "a", cwd=tmp_path, COGWORKER_CONCURRENCY="lots")
+
+    assert ended.returncode == 2
+    assert "COGWORKER_CONCURRENCY" in ended.stderr
+    assert ended.stderr.count("\n") == 1
+
+
+def test_an_error_in_the_application_shows_where(tmp_path):
+    (tmp_path / "a.py").write_text("1/0")
+
+    ended = cogworker("worker", "-r", "a", cwd=tmp_path)
+
+    assert ended.returncode == 1
+    assert 'a.py", line 1' in ended.stderr
+
+
+def test_an_unknown_flag_or_command_is_exit_code_2(tmp_path):
+    assert cogworker("worker", "--loud", cwd=tmp_path).returncode == 2
+    assert cogworker("wroker", cwd=tmp_path).returncode == 2
+    assert cogworker("worker", cwd=tmp_path).returncode == 2
+
+
+def test_help_and_version(tmp_path):
+    text = cogworker("--help", cwd=tmp_path).stdout
+    assert "demo" in text
+    assert "worker" in text
+    assert "--require" in cogworker("worker", "-h", cwd=tmp_path).stdout
+    assert re.fullmatch(r"cogworker, version [\d.]+\n", cogworker("--version", cwd=tmp_path).stdout)
+
+
+def test_flags_beat_arguments_beat_file_beats_environment(workers, tmp_path, settings):
+    (tmp_path / "tasks.py").write_text(
+        "from cogworker import Cogworker\ncog = Cogworker(heartbeat_interval=4.0, concurrency=4)\n"
+    )
+    (tmp_path / "file.yml").write_text(
+        "heartbeat_interval: 3\nconcurrency: 3\nqueues: [from_file]\nlabels: [from_file]\n"
+    )
+    worker = workers.start(
+        "-C", "file.yml", "-c", "5", queues="from_environment", concurrency=2, labels="x"
+    )
+
+    assert "concurrency=5 queues=from_file*1" in worker.log
+    assert worker.stop() == 0
+
+
+def test_queues_on_the_command_line_replace_others_and_have_weights(workers):
+    workers.write("")
+    worker = workers.start("-q", "mail,3", "-q", "slow", "-q", "mail", queues="other")
+
+    assert "queues=mail*4,slow*1" in worker.log
+    assert worker.stop() == 0
+
+
+def test_the_environment_is_set_before_anything_is_imported(workers, tmp_path):
+    workers.write("import os, sys\nprint('seen', os.environ.get('APP_ENV'), file=sys.stderr)\n")
+    worker = workers.start("-e", "staging")
+
+    assert "seen staging" in worker.log
+    assert worker.stop() == 0
+
+
+def test_modules_may_be_named_by_path_and_repeatedly(workers, tmp_path):
+    (tmp_path / "sub").mkdir()
+    (tmp_path / "sub" / "more.py").write_text("import sys\nprint('more', file=sys.stderr)\n")
+    workers.write("")
+    worker = workers.start("-r", "sub/more.py")
+
+    assert "more\n" in worker.log
+    assert worker.stop() == 0
+
+
+def test_the_log_in_a_file_as_json_with_job_ids(workers, tmp_path, app):
+    workers.write(
+        """
+import logging
+@cog.job
+def job():
+    logging.getLogger("mine").warning("héllo")
+@cog.job(retry=0)
+def bad():
+    raise ValueError("a\\nb")
+"""
+    )
+    log = tmp_path / "file.log"
+    worker = workers.start(
+        "-L", str(log), "--log-format", "json", "--log-level", "debug", ready=False
+    )
+    jid = app.push({"class": "tasks.job"})
+    app.push({"class": "tasks.bad", "retry": 0})
+    eventually(lambda: Inspector(app).stats()[:2] == (1, 1))
+    assert worker.stop() == 0
+
+    records = [json.loads(line) for line in log.read_text().splitlines()]
+    [mine] = [record for record in records if record["logger"] == "mine"]
+    assert (mine["message"], mine["level"], mine["jid"]) == ("héllo", "warning", jid)
+    assert mine["job"] == "tasks.job"
+    messages = [record["message"] for record in records]
+    assert any(f"start: jid={jid}" in message for message in messages)
+    assert any(f"done: jid={jid}" in message for message in messages)
+    assert any(r"error=ValueError: a\nb" in message for message in messages)
+
+
+def test_a_text_log_has_the_job_s_id_on_its_lines(workers, app):
+    workers.write(
+        """
+import logging
+@cog.job
+def job():
+    logging.getLogger("mine").warning("hello")
+"""
+    )
+    worker = workers.start()
+    jid = app.push({"class": "tasks.job"})
+    worker.wait_for("hello")
+    assert worker.stop() == 0
+
+    [line] = [line for line in worker.log.splitlines() if "hello" in line]
+    assert re.fullmatch(
+        rf"\d{{4}}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{{3}}Z pid={worker.pid} thread=cogworker-slot-1 "
+        rf"WARNING hello jid={jid}",
+        line,
+    )
+
+
+def test_a_job_that_prints_much_and_a_clean_stop_lose_no_output(workers, app, tmp_path):
+    workers.write("@cog.job\ndef job():\n    print('x' * 100_000, 'end')\n")
+    worker = workers.start(ready=True)
+    app.push({"class": "tasks.job"})
+    eventually(lambda: Inspector(app).stats().processed == 1)
+    worker.signal(signal.SIGTERM)
+
+    assert worker.process.wait(30) == 0
+    assert "x end" in worker.log
+
+
+def test_with_the_embedded_server(workers, tmp_path):
+    workers.write("@cog.job\ndef job():\n    print('ran', flush=True)\n")
+    worker = workers.start("--embedded", "data", redis_url="redis://127.0.0.1:1/0")
+    [url] = re.findall(r"REDIS_URL=(\S+)", worker.log)
+
+    from cogworker import Cogworker
+
+    app = Cogworker(redis_url=url, namespace=workers.settings["namespace"])
+    app.push({"class": "tasks.job"})
+    worker.wait_for("ran")
+    assert worker.stop() == 0
+    app.close()

@@ -1,0 +1,225 @@
+"""The small parts of a worker, each by itself."""
+
+import logging
+import threading
+
+import pytest
+
+from cogworker import RedisUnavailable
+from cogworker._worker import facts
+from cogworker._worker.alarm import Alarm
+from cogworker._worker.delivery import Delivery
+from cogworker._worker.loops.base import Loop
+from cogworker._worker.order import QueueOrder
+from cogworker._worker.outage import REPEAT_S, Outage
+from cogworker._worker.slots import Slots
+from cogworker.config import Config
+from cogworker.payload import Envelope
+
+
+def delivery(number, ready_at=0.0):
+    return Delivery(f"1.{number}.q".encode(), b"{}", Envelope("x", str(number)), None, ready_at)
+
+
+class TestSlots:
+    def test_starts_what_fits_and_keeps_the_rest_ready(self):
+        slots = Slots(2, lambda: None)
+
+        started = slots.offer([delivery(number) for number in range(5)], sparing=False)
+
+        assert [each.tag for each in started] == [b"1.0.q", b"1.1.q"]
+        assert (slots.free, slots.busy, slots.ready) == (0, 2, 3)
+
+    def test_a_finished_slot_takes_the_next_by_itself(self):
+        slots = Slots(1, lambda: None)
+        [one] = slots.offer([delivery(1), delivery(2)], sparing=False)
+
+        two = slots.finish(one, None)
+        assert two.tag == b"1.2.q"
+        assert slots.finish(two, None) is None
+
+        assert slots.free == 1
+        assert [each.tag for each, _ in slots.collect().deliveries] == [b"1.1.q", b"1.2.q"]
+        assert slots.collect().deliveries == []
+
+    def test_sparing_puts_one_slot_to_work(self):
+        slots = Slots(4, lambda: None)
+
+        assert len(slots.offer([delivery(1), delivery(2)], sparing=True)) == 1
+        assert slots.offer([delivery(3)], sparing=True) == []
+        assert slots.ready == 2
+
+    def test_what_has_waited_is_spread_over_the_free_slots(self, monkeypatch):
+        now = 100.0
+        monkeypatch.setattr("cogworker.clock.monotonic", lambda: now)
+        slots = Slots(3, lambda: None)
+        slots.offer([delivery(number, now) for number in range(5)], sparing=True)
+
+        assert slots.spread(0.001) == []
+        now += 0.002
+        assert len(slots.spread(0.001)) == 2
+        assert (slots.free, slots.ready) == (0, 2)
+
+    def test_what_has_waited_without_a_free_slot_is_reclaimed(self, monkeypatch):
+        now = 100.0
+        monkeypatch.setattr("cogworker.clock.monotonic", lambda: now)
+        slots = Slots(1, lambda: None)
+        slots.offer([delivery(1, now), delivery(2, now)], sparing=False)
+
+        assert slots.reclaim(0.005) == []
+        now += 0.006
+        assert [each.tag for each in slots.reclaim(0.005)] == [b"1.2.q"]
+        assert slots.ready == 0
+
+
+class TestQueueOrder:
+    def test_weights_are_the_chance_to_be_first(self):
+        order = QueueOrder(Config(queues=(("a", 3), ("b", 1))))
+
+        first = [order.draw()[0] for _ in range(4000)]
+
+        assert 2800 < first.count("a") < 3200
+
+    def test_each_queue_is_drawn_once(self):
+        order = QueueOrder(Config(queues=(("a", 9), ("b", 1), ("c", 2))))
+
+        assert all(sorted(order.draw()) == ["a", "b", "c"] for _ in range(50))
+
+    def test_strict_is_always_the_same(self):
+        order = QueueOrder(Config(queues=(("b", 1), ("a", 9)), queue_order="strict"))
+
+        assert {tuple(order.draw()) for _ in range(50)} == {("b", "a")}
+
+
+class TestAlarm:
+    def test_a_ring_before_the_wait_is_not_lost(self):
+        alarm = Alarm()
+        alarm.ring()
+
+        alarm.wait(60)  # the test's time limit is the assertion
+        alarm.close()
+
+    def test_a_ring_ends_the_wait(self):
+        alarm = Alarm()
+        woken = threading.Event()
+
+        def wait():
+            alarm.wait(60)
+            woken.set()
+
+        thread = threading.Thread(target=wait)
+        thread.start()
+        alarm.ring()
+        assert woken.wait(10)
+        thread.join()
+        alarm.close()
+
+    def test_a_thousand_rings_do_not_fill_the_pipe(self):
+        alarm = Alarm()
+        alarm._waiting = True
+        for _ in range(100_000):
+            alarm.ring()
+        alarm.wait(60)
+        alarm.wait(60)
+        alarm.close()
+
+
+class TestOutage:
+    @pytest.fixture
+    def outage(self, monkeypatch):
+        self.now = 0.0
+        monkeypatch.setattr("cogworker.clock.monotonic", lambda: self.now)
+        return Outage(logging.getLogger("test"))
+
+    def test_says_it_once_then_once_a_minute_and_when_it_is_over(self, outage, caplog):
+        caplog.set_level(logging.INFO)
+        for _ in range(100):
+            outage.failed("dispatcher", RedisUnavailable("gone"))
+        assert caplog.text.count("redis is away") == 1
+
+        self.now += REPEAT_S
+        outage.failed("dispatcher", RedisUnavailable("gone"))
+        outage.failed("dispatcher", RedisUnavailable("gone"))
+        assert caplog.text.count("redis is away") == 2
+
+        outage.worked("dispatcher")
+        outage.worked("dispatcher")
+        assert caplog.text.count("redis is back: site=dispatcher after_s=60.0") == 1
+
+    def test_each_site_for_itself(self, outage, caplog):
+        outage.failed("dispatcher", RedisUnavailable("gone"))
+        outage.failed("poller", RedisUnavailable("gone"))
+
+        assert caplog.text.count("redis is away") == 2
+
+
+class TestLoop:
+    def test_a_tick_that_fails_is_logged_counted_and_tried_again(self, caplog, monkeypatch):
+        done = threading.Event()
+
+        class Flaky(Loop):
+            name = "flaky"
+            ticks = 0
+
+            def tick(self):
+                self.ticks += 1
+                if self.ticks == 1:
+                    raise RuntimeError("the first time")
+                done.set()
+                return 60.0
+
+        loop = Flaky(Outage(logging.getLogger("test")))
+        monkeypatch.setattr(loop._stopping, "wait", self.hurried(loop._stopping.wait))
+        loop.start()
+        assert done.wait(10)
+        loop.stop(10)
+
+        assert loop.failures == 1
+        assert "the first time" in caplog.text
+
+    def test_redis_being_away_is_no_failure_of_the_loop(self, caplog, monkeypatch):
+        done = threading.Event()
+
+        class Cut(Loop):
+            name = "cut"
+            ticks = 0
+
+            def tick(self):
+                self.ticks += 1
+                if self.ticks < 3:
+                    raise RedisUnavailable("gone")
+                done.set()
+                return 60.0
+
+        loop = Cut(Outage(logging.getLogger("test")))
+        monkeypatch.setattr(loop._stopping, "wait", self.hurried(loop._stopping.wait))
+        loop.start()
+        assert done.wait(10)
+        loop.stop(10)
+
+        assert loop.failures == 0
+        assert caplog.text.count("redis is away") == 1
+
+    @staticmethod
+    def hurried(wait):
+        """Time passes a hundred times as fast."""
+        return lambda pause_s: wait(pause_s / 100)
+
+
+def test_identities_differ_and_name_host_and_process(monkeypatch):
+    import os
+
+    assert facts.new_identity() != facts.new_identity()
+    monkeypatch.setenv("DYNO", "web.1")
+    assert facts.new_identity().startswith(f"web.1:{os.getpid()}:")
+    fixed = facts.fixed_facts(facts.new_identity(), Config())
+    assert (fixed["hostname"], fixed["pid"]) == ("web.1", os.getpid())
+
+
+def test_a_beat_tells_memory_busy_and_quiet():
+    fields = facts.presence_facts({"identity": "x"}, 3, True)
+
+    assert fields["busy"] == "3"
+    assert fields["quiet"] == "true"
+    assert '"rss_kb":' in fields["info"]
+    assert facts.resident_kb() > 5000
