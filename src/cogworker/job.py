@@ -47,6 +47,7 @@ class Job(Generic[P, R]):
         self.__wrapped__ = function
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
+        """Call the function here and now."""
         return self.function(*args, **kwargs)
 
     def __repr__(self) -> str:

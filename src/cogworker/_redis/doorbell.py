@@ -9,9 +9,13 @@ from typing import Any
 from redis import exceptions as redis_errors
 from redis.connection import AbstractConnection
 
+from cogworker import clock
 from cogworker._redis.command import Command
 from cogworker._redis.connection import Connector
 from cogworker._redis.runner import translate
+
+GRACE_S = 5.0
+"""How much later than promised an answer may come."""
 
 
 class Doorbell:
@@ -21,14 +25,25 @@ class Doorbell:
         self._connector = connector
         self._connection: AbstractConnection | None = None
         self._command: Command[Any] | None = None
+        self._overdue_at = 0.0
 
     @property
     def listening(self) -> bool:
-        """Whether an answer is outstanding."""
+        """Whether an answer is outstanding.
+
+        One that is overdue will never come, as on a connection that is dead without saying so:
+        that connection is given up.
+        """
+        if self._command is not None and clock.monotonic() > self._overdue_at:
+            self.close()
         return self._command is not None
 
-    def listen(self, command: Command[bytes | None]) -> None:
-        """Send the question. Raises RedisUnavailable and RedisRefused."""
+    def listen(self, command: Command[bytes | None], timeout_s: float) -> None:
+        """Send the question, which the server answers within ``timeout_s``.
+
+        Raises RedisUnavailable and RedisRefused.
+        """
+        self._overdue_at = clock.monotonic() + timeout_s + GRACE_S
         if self._connection is None:
             self._connection = self._connector.connect()
         connection = self._connection

@@ -37,6 +37,8 @@ from cogworker.errors import RedisUnavailable
 logger = logging.getLogger("cogworker.worker")
 
 MOST_TAKEN = 1000
+LISTEN_S = 5.0
+"""How long one question for a wake-up token lasts; then it is asked again."""
 STUCK_PAUSE_S = 1.0
 """How long a settlement that the server refused waits before it is tried again."""
 
@@ -310,11 +312,13 @@ class Dispatcher:
         names = [name for name in self._order.names if name not in self._paused]
         if self._doorbell.listening or not names:
             return
-        self._doorbell.listen(presence.listen(self._moves.keys, names, self._idle_pause()))
+        self._doorbell.listen(presence.listen(self._moves.keys, names, LISTEN_S), LISTEN_S)
 
     def _hear(self) -> None:
         token = self._doorbell.answer()
-        if token is not None and self._want() <= 0:
+        if token is None:
+            return  # the time was up; when to look anyway is decided by _look_again_at
+        if self._want() <= 0:
             # Meant for somebody who can take a job: the token goes back to wake another worker.
             self._runner.run(presence.pass_on(token))
         else:

@@ -10,7 +10,7 @@ no-op look like a run of 5 ms.
 """
 
 MOST_READY = 128
-SHORT_S = 0.0005
+SHORT_S = 0.0002
 """Runs are short when they take less than this on average."""
 AHEAD_S = 0.004
 """Ready jobs are those of the next four milliseconds, at the current pace."""
@@ -19,11 +19,11 @@ SPREAD_AFTER_S = 0.001
 LONGEST_WAIT_S = 0.005
 """A job that has waited this long without a free slot is given back; with the time that takes,
 it waits for about ten milliseconds at most."""
-CALM_S = 0.25
+CALM_S = 0.05
 """How long nothing is kept ready after that."""
 
-_MEMORY = 64
-"""About how many runs the average remembers."""
+_MEMORY = 1000
+"""About how many runs the average remembers: enough that one long run in a hundred shows."""
 
 
 class Readiness:

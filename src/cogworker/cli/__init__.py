@@ -10,7 +10,7 @@ from cogworker.errors import CogworkerError
 
 
 class Subcommands(click.Group):
-    """Imports a subcommand's module when it is called, so that a worker carries no other's weight."""
+    """Imports a subcommand's module when it is called: a worker carries no other's weight."""
 
     NAMES = ("demo", "worker")
 

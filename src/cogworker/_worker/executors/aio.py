@@ -1,16 +1,14 @@
 """Runs ``async`` functions as tasks of one event loop, in a thread of its own."""
 
 import asyncio
-import logging
 import threading
+from collections import deque
 from collections.abc import Awaitable, Callable
 from contextvars import Context
 
 from cogworker._engine.plan import Move
 from cogworker._worker.delivery import Delivery
 from cogworker._worker.slots import Slots
-
-logger = logging.getLogger("cogworker.worker")
 
 
 class AsyncExecutor:
@@ -29,6 +27,8 @@ class AsyncExecutor:
         self._close_connections = close_connections
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
+        self._inbox: deque[Delivery] = deque()
+        self._drain_is_due = False
         self._tasks: dict[bytes, asyncio.Task[None]] = {}
 
     @property
@@ -44,7 +44,10 @@ class AsyncExecutor:
                 target=self._run_loop, name="cogworker-async", args=(self._loop,), daemon=True
             )
             self._thread.start()
-        self._loop.call_soon_threadsafe(self._start, delivery)
+        self._inbox.append(delivery)
+        if not self._drain_is_due:  # each call writes to the loop's pipe: one serves for many
+            self._drain_is_due = True
+            self._loop.call_soon_threadsafe(self._drain)
 
     def interrupt(self, delivery: Delivery) -> None:
         """Cancel the task that runs a delivery."""
@@ -68,6 +71,11 @@ class AsyncExecutor:
             loop.run_until_complete(loop.shutdown_asyncgens())
         finally:
             loop.close()
+
+    def _drain(self) -> None:
+        self._drain_is_due = False
+        while self._inbox:
+            self._start(self._inbox.popleft())
 
     def _start(self, delivery: Delivery) -> None:
         assert self._loop is not None  # noqa: S101 - this runs on it

@@ -1,0 +1,1 @@
+"""The benchmarks: ``python -m bench``. What each case measures stands at its function."""
