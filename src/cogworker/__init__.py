@@ -24,8 +24,8 @@ from cogworker.retry import RetryPolicy
 
 __all__ = [
     "BulkRefused",
-    "CogworkerError",
     "Cogworker",
+    "CogworkerError",
     "ConfigError",
     "CurrentJob",
     "DeclarationError",

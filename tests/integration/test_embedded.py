@@ -99,6 +99,9 @@ class Place:
     def guardian(self) -> int:
         return int((self.path / "guardian.lock").read_text())
 
+    def socket(self) -> Path:
+        return embedded._socket_path(self.path)
+
     def is_stopped(self) -> bool:
         return all(is_free(self.path / f"{role}.lock") for role in ("guardian", "server"))
 
@@ -135,10 +138,15 @@ def get(url: str) -> str | None:
 
 
 @pytest.fixture
-def place(tmp_path: Path) -> Iterator[Place]:
-    place = Place(tmp_path / "data")
+def place(short_path: Path) -> Iterator[Place]:
+    place = Place(short_path / "data")
     yield place
     place.clean()
+
+
+@pytest.fixture
+def short_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("t")  # without the test's name: a socket fits in
 
 
 # -- one server for all -----------------------------------------------------------------------
@@ -169,7 +177,7 @@ def test_start_and_stop_are_idempotent(place: Place) -> None:
 
 @needs_server
 def test_a_directory_can_be_named_in_different_ways(place: Place, tmp_path: Path) -> None:
-    (tmp_path / "link").symlink_to(tmp_path)
+    (tmp_path / "link").symlink_to(place.path.parent)
     with EmbeddedServer(place.path) as one, EmbeddedServer(f"{tmp_path}/link/data") as two:
         assert (one.pid, one.url) == (two.pid, two.url)
 
@@ -178,7 +186,7 @@ def test_a_directory_can_be_named_in_different_ways(place: Place, tmp_path: Path
 def test_only_its_owner_can_reach_it(place: Place) -> None:
     with EmbeddedServer(place.path) as server:
         assert place.path.stat().st_mode & 0o777 == 0o700
-        assert (place.path / "server.sock").stat().st_mode & 0o777 == 0o700
+        assert place.socket().stat().st_mode & 0o777 == 0o700
         with redis.Redis.from_url(server.url) as client:
             assert client.config_get("port") == {"port": "0"}
             assert client.config_get("maxmemory-policy") == {"maxmemory-policy": "noeviction"}
@@ -186,8 +194,8 @@ def test_only_its_owner_can_reach_it(place: Place) -> None:
 
 @needs_server
 @pytest.mark.parametrize("name", ["n" * 120, "with space?and#and%41"])
-def test_unusual_directory_names(tmp_path: Path, name: str) -> None:
-    place = Place(tmp_path / name)
+def test_unusual_directory_names(short_path: Path, name: str) -> None:
+    place = Place(short_path / name)
     try:
         user = place.start_user()
         url = answer(user)[1]
@@ -233,7 +241,7 @@ def test_what_a_crash_of_the_machine_leaves_behind_is_no_obstacle(place: Place) 
         guardian, pid = place.guardian(), server.pid
         kill(guardian)
         kill(pid)
-    assert (place.path / "server.sock").exists()
+    assert place.socket().exists()
     (place.path / "guardian.lock").write_text(f"{os.getpid()}\n")
     with EmbeddedServer(place.path) as server:
         assert get(server.url) == "kept"
@@ -262,14 +270,14 @@ def test_it_ends_with_the_last_of_its_users(place: Place, how: str) -> None:
     pid = answer(first)[0]
     url = answer(second)[1]
     answer(last)
-    guardian = place.guardian()
+    guardian, socket = place.guardian(), place.socket()
     end(first)
     kill_user(second)
     put(url, "still there")
     assert (is_alive(pid), is_alive(guardian)) == (True, True)
     end(last) if how == "normally" else kill_user(last)
     wait_until(lambda: not is_alive(pid) and not is_alive(guardian), "both have ended")
-    assert not (place.path / "server.sock").exists()
+    assert not socket.exists()
     assert "User requested shutdown" in (place.path / "server.log").read_text()
 
 
@@ -313,7 +321,9 @@ def test_a_forked_child_keeps_it_alive_until_its_own_end(place: Place) -> None:
 @needs_server
 def test_a_program_that_a_user_starts_does_not_keep_it_alive(place: Place) -> None:
     with EmbeddedServer(place.path):
-        other = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+        other = subprocess.Popen(
+            [sys.executable, "-c", "input()"], stdin=subprocess.PIPE, close_fds=False
+        )
     place.wait_until_stopped()
     assert other.poll() is None
     other.communicate(b"\n")
@@ -349,7 +359,7 @@ def test_a_killed_server_comes_back_with_its_data(place: Place) -> None:
             put(server.url, round_)
             pid = server.pid
             kill(pid)  # the first time, most likely before the guardian itself saw it answer
-            wait_until(lambda: embedded._answers(place.path / "server.sock"), "it is back")
+            wait_until(lambda: embedded._answers(place.socket()), "it is back")
             assert server.pid != pid
             assert get(server.url) == round_
 
@@ -367,7 +377,7 @@ def test_a_killed_guardian_is_replaced_at_the_next_start(place: Place, used: boo
         assert (server.pid, server.url) == (pid, url)  # adopted: users were not interrupted
         wait_until(lambda: place.guardian() != first, "there is a new guardian")
         kill(pid)
-        wait_until(lambda: embedded._answers(place.path / "server.sock"), "it was restarted")
+        wait_until(lambda: embedded._answers(place.socket()), "it was restarted")
         assert is_alive(place.guardian())
     if used:
         end(user)
@@ -557,6 +567,41 @@ def test_a_users_own_modules_and_signal_settings_do_not_reach_the_guardian(
         signal.pthread_sigmask(signal.SIG_SETMASK, old)
     # Sooner than the SIGKILL that comes after 10 s.
     wait_until(lambda: not is_alive(pid), "it has obeyed SIGTERM", seconds=8)
+
+
+@pytest.mark.parametrize(
+    ("root", "expected"), [("/a/src", "/mine:/a/src"), ("/a/lib/site-packages", "/mine")]
+)
+def test_the_guardian_finds_a_package_that_is_not_installed(
+    monkeypatch: pytest.MonkeyPatch, root: str, expected: str
+) -> None:
+    monkeypatch.setenv("PYTHONPATH", "/mine")
+    monkeypatch.setattr(embedded, "__file__", f"{root}/cogworker/embedded.py")
+    assert embedded._guardian_environment()["PYTHONPATH"] == expected
+
+
+def test_a_short_directory_of_somebody_else_is_not_used(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    directory = tmp_path / ("n" * 120)
+    directory.mkdir()
+    first = embedded._socket_path(directory)
+    assert embedded._socket_path(directory) == first
+    monkeypatch.setattr(os, "geteuid", lambda: first.parent.stat().st_uid + 1)
+    second = embedded._socket_path(directory)
+    assert second != first
+    first.parent.rmdir()
+    second.parent.rmdir()
+
+
+@needs_server
+@pytest.mark.parametrize(("size", "kept"), [(900_000, True), (1_100_000, False)])
+def test_the_log_does_not_grow_without_end(place: Place, size: int, kept: bool) -> None:
+    place.path.mkdir()
+    log = place.path / "server.log"
+    log.write_text("earlier\n" + "x" * size)
+    with EmbeddedServer(place.path):
+        assert log.read_text().startswith("earlier\n") is kept
 
 
 def test_importing_it_is_light() -> None:

@@ -18,6 +18,9 @@ from hypothesis import strategies as st
 from cogworker.codec import ArgumentCodec, decode_json, encode_json
 from cogworker.errors import InvalidArguments, InvalidPayload
 
+# A busy machine must not fail a test; a value that takes seconds must.
+slow = settings(deadline=timedelta(seconds=3))
+
 
 class Colour(enum.IntEnum):
     RED = 1
@@ -118,6 +121,7 @@ def came_back(one: Any, other: Any) -> bool:
     return identical(one, other)
 
 
+@settings(slow)
 @given(json_values, json_values)
 @example([True, 1, 1.0, -0.0, 0.0, "1"], {"": [[], {}, "\0\U0010ffff"]})
 def test_json_comes_back_exactly(value, other):
@@ -132,6 +136,7 @@ def test_json_comes_back_exactly(value, other):
 def test_annotated_values_come_back_exactly(annotation, values):
     codec = job_with(annotation, Any, annotation)
 
+    @settings(slow)
     @given(values, json_values)
     def check(value, other):
         args, kwargs = codec.decode(*codec.encode((value, other), {"third": value}))
@@ -215,7 +220,7 @@ def codec_of(index: int) -> ArgumentCodec:
     return job_with(HINTS[index], Any, HINTS[index])
 
 
-@settings(max_examples=300)
+@settings(slow, max_examples=300)
 @given(st.integers(0, len(HINTS) - 1), anything, st.booleans())
 def test_anything_is_refused_or_comes_back(index, value, by_name):
     codec = codec_of(index)
@@ -230,7 +235,7 @@ def test_anything_is_refused_or_comes_back(index, value, by_name):
     assert type(back) is type(value) or (type(back) is float and type(value) is int)
 
 
-@settings(max_examples=300)
+@settings(slow, max_examples=300)
 @given(anything)
 def test_encode_json_refuses_or_is_exact(value):
     raw, refused = attempt(lambda: encode_json(value, "meta", "owner"))
@@ -258,7 +263,7 @@ def fits(function, args, kwargs) -> bool:
     return True
 
 
-@settings(max_examples=300)
+@settings(slow, max_examples=300)
 @given(
     st.sampled_from([first, fourth, lambda a, b=1, /, c=1, **n: 0, lambda *r, a, **n: 0]),
     st.lists(st.integers(), max_size=5).map(tuple),
@@ -295,7 +300,7 @@ json_like = st.builds(
 raws = st.binary(max_size=40) | json_like
 
 
-@settings(max_examples=300)
+@settings(slow, max_examples=300)
 @given(st.sampled_from(CODECS), raws, st.none() | raws)
 @example(CODECS[0], b"[" * 100_000, None)
 @example(CODECS[2], b'[1,{"a":[1]},{"age":1}]', b'{"\\ud800":1}')
@@ -308,6 +313,7 @@ def test_any_bytes_are_refused_or_can_be_called_with(pair, args, kwargs):
         function(*decoded[0], **decoded[1])
 
 
+@settings(slow)
 @given(raws)
 def test_decode_json_reads_or_refuses(raw):
     try:
