@@ -7,9 +7,10 @@ import subprocess
 import sys
 
 import pytest
-from support.processes import eventually
 
 from cogworker.inspector import Inspector
+
+from support.processes import eventually
 
 
 def cogworker(*arguments, cwd, **environment):

@@ -8,9 +8,6 @@ import threading
 from datetime import UTC, datetime, timedelta
 
 import pytest
-from support.flaky import Fault, FlakyConnector
-from support.processes import eventually
-from support.server import server
 
 from cogworker import (
     BulkRefused,
@@ -25,6 +22,10 @@ from cogworker import (
     RedisUnavailable,
 )
 from cogworker.inspector import Inspector
+
+from support.flaky import Fault, FlakyConnector
+from support.processes import eventually
+from support.server import server
 
 
 @pytest.fixture
@@ -91,7 +92,7 @@ def test_the_server_s_clock_counts_delays(greet, redis, app, monkeypatch):
     for skew_s in (-600, 600):
         monkeypatch.setattr("cogworker.clock.wall", lambda skew_s=skew_s: 1.8e9 + skew_s)
         greet.enqueue_in(300, "ada")
-        [(raw, score)] = redis.zrange(app.client.keys.schedule, 0, -1, withscores=True)
+        [(_raw, score)] = redis.zrange(app.client.keys.schedule, 0, -1, withscores=True)
         redis.delete(app.client.keys.schedule)
         scores.append(score)
         now = redis.time()
@@ -276,7 +277,7 @@ def test_a_copy_of_a_process_that_shares_its_lane_loses_nothing(greet, app, look
     """As after a snapshot of a virtual machine: both copies go on with the same numbers."""
     greet.enqueue("before")
     [lane] = app.client._lanes
-    twin = Cogworker(**{"redis_url": app.config.redis_url, "namespace": app.config.namespace})
+    twin = Cogworker(redis_url=app.config.redis_url, namespace=app.config.namespace)
     copied = type(lane)()
     copied.name, copied.number = lane.name, lane.number
     twin.client._lanes.append(copied)

@@ -1,6 +1,7 @@
 """A job's arguments survive everything that happens to its payload."""
 
 import json
+from contextlib import suppress
 
 import hypothesis.strategies as st
 import pytest
@@ -112,8 +113,6 @@ def test_any_bytes_are_a_job_or_refused_and_can_be_kept(raw):
     except InvalidPayload as error:
         kept = payload.wrap_unparseable(raw, "mail", error, 1.0)
         assert payload.parse(kept).class_ == payload.UNPARSEABLE
-    try:
+    with suppress(InvalidPayload):
         assert payload.destination(raw)
-    except InvalidPayload as error:
-        assert str(error)
     assert len(payload.excerpt(raw)) < 2500
