@@ -1,6 +1,7 @@
 """Twenty thousand jobs through workers that are killed at random: nothing is lost."""
 
 import random
+from itertools import islice
 
 from cogworker.inspector import Inspector
 
@@ -45,20 +46,19 @@ async def coroutine(number):
 """
     )
     look = Inspector(app)
-    for number in range(0, JOBS, 2):
-        app.push({"class": "tasks.job", "args": [number], "retry": 1})
-        app.push({"class": "tasks.coroutine", "args": [number + 1], "retry": 1})
     chance = random.Random(20261201)
     for _ in range(WORKERS):
-        workers.start(**SETTINGS)
-
-    kills = 0
-    while kills < KILLS:
-        victim = chance.choice([w for w in workers.started if w.process.poll() is None])
-        aim = look.stats().processed + chance.randrange(1, 1 + JOBS // KILLS // 2)
+        workers.start(**SETTINGS, ready=False)
+    numbers = iter(range(0, JOBS, 2))
+    for kill in range(KILLS):
+        before = look.stats().processed
+        # Each round has its own jobs, so that there is something to kill in the last one, too.
+        for number in islice(numbers, JOBS // 2 // KILLS if kill < KILLS - 1 else None):
+            app.push({"class": "tasks.job", "args": [number], "retry": 1})
+            app.push({"class": "tasks.coroutine", "args": [number + 1], "retry": 1})
+        aim = before + chance.randrange(1, 200)
         eventually(lambda aim=aim: look.stats().processed >= aim)
-        victim.kill()
-        kills += 1
+        chance.choice([w for w in workers.started if w.process.poll() is None]).kill()
         workers.start(**SETTINGS, ready=False)
 
     def over():
