@@ -489,3 +489,23 @@ def test_each_job_has_a_context_of_its_own(app, look):
         settled(look, 40)
 
     assert seen == ["fresh"] * 40
+
+
+def test_an_entry_that_can_t_be_promoted_does_not_stand_before_the_others(app, look, redis, caplog):
+    keys = app.client.keys
+    redis.set(keys.queue("broken"), "not a list")
+    bad = {f'{{"class":"x","jid":"{n}","queue":"broken"}}'.encode(): n for n in range(1, 500)}
+    redis.zadd(keys.retry, bad)
+
+    @app.job
+    def job():
+        pass
+
+    with working(app):
+        job.enqueue_in(3600)
+        redis.zadd(keys.schedule, {redis.zrange(keys.schedule, 0, 0)[0]: 1})
+        settled(look, 1)
+        eventually(lambda: redis.zcount(keys.retry, "-inf", 1000) == 0)
+
+    assert redis.zcard(keys.retry) == len(bad)
+    assert "the server refused to promote a job, trying again in 60 s" in caplog.text

@@ -1,6 +1,9 @@
 """due.lua and move.lua: entries that are due go to their queues."""
 
+import pytest
+
 from cogworker._engine.places import Place
+from cogworker._engine.plan import KEEP
 
 
 def test_due_reads_pages_and_the_time_of_the_next_entry(run, moves, redis, keys, server_time, dump):
@@ -65,3 +68,35 @@ def test_burying_an_entry_that_is_no_job(run, moves, redis, keys, dump, server_t
     after = dump()
     assert after.pop("dead")[b"wrapped"] <= server_time()
     assert after == {"stats:failed": b"1"}
+
+
+@pytest.fixture
+def full(redis):
+    before = redis.config_get("maxmemory")["maxmemory"]
+    redis.config_set("maxmemory", "1")
+    yield
+    redis.config_set("maxmemory", before)
+
+
+def test_a_full_server_lets_promotion_and_rescue_go_on(run, moves, worker, redis, keys, dump, full):
+    redis.config_set("maxmemory", "0")
+    redis.zadd(keys.retry, {"a": 1})
+    redis.hset(keys.in_flight(worker.worker), "1.1.mail", "b")
+    redis.config_set("maxmemory", "1")
+
+    promote = moves.promote(Place.RETRY, [(b"a", b"a again", "mail")])
+    assert run(moves.move(promote)) == ((), (), ())
+    give_back = moves.give_back(worker, [(b"1.1.mail", KEEP)])
+    assert run(moves.rescue(worker, None, give_back)) == ((), (), ())
+
+    assert dump()["queue:mail"] == [b"a again", b"b"]
+
+
+def test_postponing_changes_only_the_time(run, moves, redis, keys, dump, server_time):
+    redis.zadd(keys.retry, {"a": 1, "b": 2})
+
+    run(moves.move([moves.postpone(Place.RETRY, [b"a"], 60)]))
+
+    after = dump()["retry"]
+    assert after[b"b"] == 2
+    assert after[b"a"] == pytest.approx(server_time() + 60, abs=5)

@@ -2,6 +2,7 @@
 
 import pytest
 
+from cogworker._engine import presence
 from cogworker._redis.keys import Keys
 from cogworker.client import MOST_JOBS_A_CALL
 
@@ -125,6 +126,7 @@ def test_a_full_server_refuses_new_jobs_and_lets_workers_empty_it(
         [taken] = turned.taken
         settle = [moves.retry(worker, taken.tag, b"1 again", 5.0)]
         turned = run(moves.turn(worker, 2, settle, 1, ["mail"]))
+        run(presence.beat(keys, worker.worker, {"busy": "1"}, 60))
         assert not turned.moved.failed
         run(moves.turn(worker, 3, [moves.done(worker, [turned.taken[0].tag])], 0, []))
     finally:
@@ -132,6 +134,7 @@ def test_a_full_server_refuses_new_jobs_and_lets_workers_empty_it(
 
     after = dump()
     assert set(after["retry"]) == {b"1 again"}
+    assert after["worker:w1"] == {b"busy": b"1"}
     assert after["stats:processed"] == b"1"
     assert after["stats:failed"] == b"1"
     assert after["worker:w1:in_flight"] == {b"@turn": b"3"}

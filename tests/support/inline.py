@@ -61,6 +61,7 @@ class InlineWorker:
             threshold_s=config.orphan_threshold,
             interval_s=config.orphan_check_interval,
             max_orphanings=config.max_orphanings,
+            steady=lambda: True,  # time passes when a test says so
         )
 
     def persist(self, step: Callable[[], Any]) -> Any:

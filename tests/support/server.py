@@ -27,14 +27,17 @@ class Server:
 
     def start(self) -> None:
         """Start it and wait until it serves."""
-        options = {
+        command = [find_server(), *(word for pair in self.options().items() for word in pair)]
+        self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL)
+        eventually(self._serves)
+
+    def options(self) -> dict[str, str]:
+        """What it is started with."""
+        return {
             "--port": str(self.port), "--bind": "127.0.0.1", "--dir": str(self.folder),
             "--appendonly": "yes", "--appendfsync": "always", "--save": "",
             "--logfile": str(self.folder / "server.log"),
         }  # fmt: skip
-        command = [find_server(), *(word for pair in options.items() for word in pair)]
-        self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL)
-        eventually(self._serves)
 
     def stop(self) -> None:
         """Shut it down."""

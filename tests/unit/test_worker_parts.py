@@ -6,10 +6,13 @@ import threading
 import pytest
 
 from cogworker import RedisUnavailable
+from cogworker._engine.places import InFlight
+from cogworker._redis.keys import Keys
 from cogworker._worker import facts
 from cogworker._worker.alarm import Alarm
 from cogworker._worker.delivery import Delivery
 from cogworker._worker.loops.base import Loop
+from cogworker._worker.loops.heartbeat import Heartbeat
 from cogworker._worker.order import QueueOrder
 from cogworker._worker.outage import REPEAT_S, Outage
 from cogworker._worker.slots import Slots
@@ -204,6 +207,38 @@ class TestLoop:
     def hurried(wait):
         """Time passes a hundred times as fast."""
         return lambda pause_s: wait(pause_s / 100)
+
+
+class TestHeartbeat:
+    def test_after_an_outage_nobody_is_declared_dead_until_all_could_beat(self, monkeypatch):
+        now = 100.0
+        monkeypatch.setattr("cogworker.clock.monotonic", lambda: now)
+        away = False
+
+        class Stub:
+            @staticmethod
+            def run(command):
+                if away:
+                    raise RedisUnavailable("gone")
+
+        heartbeat = Heartbeat(
+            Outage(logging.getLogger("test")), Stub(), Keys("n"), InFlight("w"), dict, 5.0
+        )
+        heartbeat.tick()
+        assert heartbeat.steady
+
+        away = True
+        with pytest.raises(RedisUnavailable):
+            heartbeat.tick()
+        assert not heartbeat.steady
+
+        away = False
+        heartbeat.tick()
+        now += 14.9
+        heartbeat.tick()
+        assert not heartbeat.steady
+        now += 0.2
+        assert heartbeat.steady
 
 
 def test_identities_differ_and_name_host_and_process(monkeypatch):

@@ -102,6 +102,11 @@ class Moves:
             queues.setdefault(queue, []).extend((entry, payload))
         return [Move(source, Queue(name), len(items) // 2, items) for name, items in queues.items()]
 
+    def postpone(self, place: Place, entries: Sequence[bytes], delay_s: float) -> Move:
+        """Entries that could not be promoted are due again after a delay."""
+        items = [word for entry in entries for word in (entry, KEEP, f"+{delay_s!r}")]
+        return Move(place, place, len(entries), items)
+
     def move(self, moves: Sequence[Move]) -> Command[Moved]:
         """Carry out moves of jobs that no worker holds."""
         plan = Plan(self.keys, (self.keys.queues,))

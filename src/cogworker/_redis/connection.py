@@ -11,6 +11,7 @@ import redis.asyncio.connection as aio
 import redis.asyncio.sentinel as aio_sentinel
 import redis.connection as sync
 import redis.sentinel as sync_sentinel
+from redis import exceptions as redis_errors
 
 from cogworker.config import Config, redacted
 from cogworker.errors import ConfigError
@@ -34,11 +35,25 @@ class Connector:
                 self._aio_pool = aio.ConnectionPool.from_url(url, **options)
             else:
                 self._pool, self._aio_pool = _sentinel_pools(config, options)
+            self._places = [_place(self._pool), _place(self._aio_pool)]
             self.connect()
             self.connect_async()
         except (TypeError, ValueError) as error:
             problem = f"the Redis client can't use {redacted(config.redis_url)}: {error}"
             raise ConfigError("redis_url", problem) from error
+
+    def learn(self, error: Exception) -> None:
+        """Go where a cluster says that our slot is; back to the configured place when lost."""
+        if isinstance(error, redis_errors.MovedError):
+            places = [
+                {"host": error.host or place["host"], "port": error.port} for place in self._places
+            ]
+        elif isinstance(error, redis_errors.ConnectionError | redis_errors.TimeoutError | OSError):
+            places = self._places
+        else:
+            return
+        self._pool.connection_kwargs.update(places[0])
+        self._aio_pool.connection_kwargs.update(places[1])
 
     def connect(self) -> sync.AbstractConnection:
         """A connection that opens itself at its first use."""
@@ -50,6 +65,14 @@ class Connector:
     def connect_async(self) -> aio.AbstractConnection:
         """The same for asyncio; it belongs to the event loop that uses it first."""
         return self._aio_pool.connection_class(**self._aio_pool.connection_kwargs)
+
+
+def _place(pool: sync.ConnectionPool | aio.ConnectionPool) -> dict[str, Any]:
+    return {
+        key: pool.connection_kwargs[key]
+        for key in ("host", "port")
+        if key in pool.connection_kwargs
+    }
 
 
 def _options(config: Config) -> dict[str, Any]:

@@ -79,4 +79,4 @@ class Doorbell:
             return step()
         except (redis_errors.RedisError, OSError) as error:
             self.close()
-            raise translate(error, command) from error
+            raise translate(error, command, self._connector) from error

@@ -9,6 +9,7 @@ import asyncio
 import os
 import time
 import weakref
+from collections.abc import Iterator
 from typing import Any, TypeVar
 
 import redis.asyncio.connection as aio
@@ -30,6 +31,7 @@ _NO_ANSWER = (
     redis_errors.ConnectionError,
     redis_errors.TimeoutError,
     redis_errors.ReadOnlyError,
+    redis_errors.MovedError,
     redis_errors.TryAgainError,
     redis_errors.ClusterDownError,
     redis_errors.InvalidResponse,
@@ -38,14 +40,25 @@ _NO_ANSWER = (
 _NOT_NOW = ("LOADING", "READONLY", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN", "BUSY ", "UNBLOCKED")
 
 
-def translate(error: Exception, command: Command[Any]) -> RedisError:
+def translate(error: Exception, command: Command[Any], connector: Connector) -> RedisError:
     """Our error for one of the client library's: the server is away, or it says no."""
+    connector.learn(error)
     said = f"{command.name}: {error}"
     if isinstance(error, redis_errors.AuthenticationError | redis_errors.AuthorizationError):
         return RedisRefused(f"{said}; check the user name and the password")
     if isinstance(error, _NO_ANSWER) or any(word in str(error) for word in _NOT_NOW):
         return RedisUnavailable(f"{said}; is the server running, and is redis_url right?")
     return RedisRefused(said)
+
+
+def _judge(error: BaseException, command: Command[Any], connector: Connector) -> RedisUnavailable:
+    """The error to raise when sending again does not help; raises what it can't help against."""
+    if not isinstance(error, redis_errors.RedisError | OSError):
+        raise error  # the caller was interrupted: whether the call was carried out is unknown
+    problem = translate(error, command, connector)
+    if not isinstance(problem, RedisUnavailable):
+        raise problem from error
+    return problem
 
 
 class Runner:
@@ -62,30 +75,31 @@ class Runner:
 
         Raises RedisUnavailable when there is none, and RedisRefused when the server says no.
         """
-        try:
-            connection = self._idle.pop()
-        except IndexError:
-            connection = self.connector.connect()
-        try:
-            reply = self._ask(connection, command)
-        except BaseException:
-            connection.disconnect()
-            raise
-        self._idle.append(connection)
-        return command.read(reply)
-
-    def _ask(self, connection: sync.AbstractConnection, command: Command[Any]) -> Any:
         pauses = iter(self._pauses)
         while True:
             try:
-                return _exchange(connection, command)
-            except (redis_errors.RedisError, OSError) as error:
-                problem = translate(error, command)
-                pause = next(pauses, None)
-                if pause is None or not isinstance(problem, RedisUnavailable):
-                    raise problem from error
+                connection = self._idle.pop()
+            except IndexError:
+                connection = self.connector.connect()
+            try:
+                reply = _exchange(connection, command)
+            except BaseException as error:
                 connection.disconnect()
-                time.sleep(pause)
+                time.sleep(self._pause_after(error, command, pauses))
+                continue
+            self._idle.append(connection)
+            return command.read(reply)
+
+    def _pause_after(
+        self, error: BaseException, command: Command[Any], pauses: Iterator[float]
+    ) -> float:
+        """How long to wait before sending again; raises what must be raised."""
+        problem = _judge(error, command, self.connector)
+        self.close()  # where one connection was lost, the idle ones are lost, too
+        pause = next(pauses, None)
+        if pause is None:
+            raise problem from error
+        return pause
 
     def close(self) -> None:
         """Close the connections that are not in use."""
@@ -119,31 +133,32 @@ class AsyncRunner:
         Raises RedisUnavailable when there is none, and RedisRefused when the server says no.
         """
         idle = self._loops.setdefault(asyncio.get_running_loop(), [])
-        connection = idle.pop() if idle else self.connector.connect_async()
-        try:
-            reply = await self._ask(connection, command)
-        except BaseException:
-            await connection.disconnect(nowait=True)
-            raise
-        idle.append(connection)
-        return command.read(reply)
-
-    async def _ask(self, connection: aio.AbstractConnection, command: Command[Any]) -> Any:
         pauses = iter(self._pauses)
         while True:
+            connection = idle.pop() if idle else self.connector.connect_async()
             try:
-                return await _exchange_async(connection, command)
-            except (redis_errors.RedisError, OSError) as error:
-                problem = translate(error, command)
-                pause = next(pauses, None)
-                if pause is None or not isinstance(problem, RedisUnavailable):
-                    raise problem from error
+                reply = await _exchange_async(connection, command)
+            except BaseException as error:
                 await connection.disconnect(nowait=True)
-                await asyncio.sleep(pause)
+                await asyncio.sleep(await self._pause_after(error, command, pauses))
+                continue
+            idle.append(connection)
+            return command.read(reply)
+
+    async def _pause_after(
+        self, error: BaseException, command: Command[Any], pauses: Iterator[float]
+    ) -> float:
+        """How long to wait before sending again; raises what must be raised."""
+        problem = _judge(error, command, self.connector)
+        await self.close()
+        pause = next(pauses, None)
+        if pause is None:
+            raise problem from error
+        return pause
 
     async def close(self) -> None:
         """Close the running loop's connections that are not in use."""
-        idle = self._loops.pop(asyncio.get_running_loop(), [])
+        idle = self._loops.get(asyncio.get_running_loop(), [])
         while idle:
             await idle.pop().disconnect()
 

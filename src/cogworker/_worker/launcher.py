@@ -90,6 +90,7 @@ class Launcher:
             threshold_s=config.orphan_threshold,
             interval_s=config.orphan_check_interval,
             max_orphanings=config.max_orphanings,
+            steady=lambda: self._heartbeat.steady,
         )
 
     def run(self) -> None:

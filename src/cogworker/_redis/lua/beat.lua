@@ -3,6 +3,8 @@
 -- ARGV   <identity> <seconds the presence lasts> <n> field, value, …
 -- Reply  the server's time, epoch seconds
 -- @include clock
+-- @include full
+begin_although_full('HDEL', KEYS[2])
 local time = server_time()
 redis.call('HSET', KEYS[2], unpack(ARGV, 3))
 redis.call('EXPIRE', KEYS[2], ARGV[2])

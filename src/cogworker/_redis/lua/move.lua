@@ -4,5 +4,7 @@
 -- Reply  {lost refs, failed {ref, error, …}, problems {key, error, …}}
 -- @include input
 -- @include groups
+-- @include full
+begin_although_full('SREM', KEYS[1])
 move_groups()
 return {lost, failed, problems}

@@ -5,11 +5,12 @@
 -- @include input
 -- @include groups
 -- @include dead
+-- @include full
 local worker, threshold = text(), text()
 if threshold ~= '' and not is_dead(KEYS[2], KEYS[3], worker, tonumber(threshold)) then
   return {'alive'}
 end
-redis.call('HDEL', KEYS[4], '') -- see turn.lua: allowed to work when memory is full
+begin_although_full('HDEL', KEYS[4])
 move_groups()
 local left = redis.call('HLEN', KEYS[4]) - redis.call('HEXISTS', KEYS[4], '@turn')
 if left == 0 then

@@ -10,13 +10,12 @@
 -- @include input
 -- @include groups
 -- @include take
+-- @include full
 local flight, turn = KEYS[2], number()
 local last = tonumber(redis.call('HGET', flight, '@turn') or 0)
 if turn < last then return {'stale'} end
 
--- The first write frees memory: the server then lets the others pass when it is full, so workers
--- can empty a full server. (Only pushes are refused.)
-redis.call('HDEL', flight, '')
+begin_although_full('HDEL', flight)
 move_groups()
 if turn == last then -- what is gone was settled the first time, not lost
   return {{}, failed, problems, taken_before(flight, turn), {}}

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 
+from cogworker import clock
 from cogworker._engine import presence
 from cogworker._engine.places import InFlight
 from cogworker._redis.keys import Keys
@@ -11,6 +12,7 @@ from cogworker._worker.outage import Outage
 
 BEATS_A_PRESENCE = 12
 """Presence outlasts this many beats: 60 s at the default interval of 5."""
+BEATS_UNTIL_STEADY = 3
 
 
 class Heartbeat(Loop):
@@ -33,9 +35,24 @@ class Heartbeat(Loop):
         self._worker = worker
         self._facts = facts
         self._interval_s = interval_s
+        self._failing = False
+        self._steady_at = 0.0
+
+    @property
+    def steady(self) -> bool:
+        """False from a beat that failed until the others, too, have had time to beat again.
+
+        After an outage of the server every worker looks dead for a moment.
+        """
+        return not self._failing and clock.monotonic() >= self._steady_at
 
     def tick(self) -> float:
         """Beat once."""
         lasts_s = BEATS_A_PRESENCE * self._interval_s
-        self._runner.run(presence.beat(self._keys, self._worker.worker, self._facts(), lasts_s))
+        beat = presence.beat(self._keys, self._worker.worker, self._facts(), lasts_s)
+        failed_before, self._failing = self._failing, True
+        self._runner.run(beat)
+        self._failing = False
+        if failed_before:
+            self._steady_at = clock.monotonic() + BEATS_UNTIL_STEADY * self._interval_s
         return self._interval_s

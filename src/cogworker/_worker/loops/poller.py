@@ -8,6 +8,7 @@ from cogworker import clock, payload
 from cogworker._engine.moves import Moves
 from cogworker._engine.places import Place
 from cogworker._engine.plan import Move
+from cogworker._engine.replies import Due, Moved
 from cogworker._redis.runner import Runner
 from cogworker._worker.loops.base import Loop
 from cogworker._worker.outage import Outage
@@ -16,6 +17,7 @@ from cogworker.errors import InvalidPayload
 logger = logging.getLogger("cogworker.worker")
 
 PAGE = 200
+POSTPONED_S = 60.0
 SHORTEST_PAUSE_S = 0.05
 """The fleet together asks about every 50 ms while something is due soon: each worker waits that
 long times the number of workers, so twice the workers don't ask twice as often."""
@@ -42,10 +44,7 @@ class Poller(Loop):
                 *self._promotions(Place.RETRY, due.retry, due.time),
             ]
             if moves:
-                moved = self._runner.run(self._moves.move(moves))
-                self._report(moved.failed)
-                if moved.failed and len(moved.failed) == len(due.schedule) + len(due.retry):
-                    break  # nothing can be put down: don't spin on it
+                self._postpone(self._runner.run(self._moves.move(moves)), due)
             if max(len(due.schedule), len(due.retry)) < PAGE:
                 return self._pause(due.next_in_s, due.workers)
         return self._interval_s
@@ -74,10 +73,21 @@ class Poller(Loop):
                 invalid.append(self._moves.bury(source, entry, wrapped))
         return [*self._moves.promote(source, valid), *invalid]
 
-    def _report(self, failed: Sequence[tuple[bytes, str]]) -> None:
-        for entry, error in failed:
+    def _postpone(self, moved: Moved, due: Due) -> None:
+        """What the server refused to put down must not stand before what it would take."""
+        for entry, error in moved.failed:
             logger.error(
-                "the server refused to promote a job, it stays: error=%s payload=%s",
+                "the server refused to promote a job, trying again in %.0f s: error=%s payload=%s",
+                POSTPONED_S,
                 error,
                 payload.excerpt(entry),
             )
+        failed = {entry for entry, _ in moved.failed}
+        if failed:
+            moves = [
+                self._moves.postpone(
+                    place, [entry for entry in entries if entry in failed], POSTPONED_S
+                )
+                for place, entries in ((Place.SCHEDULE, due.schedule), (Place.RETRY, due.retry))
+            ]
+            self._runner.run(self._moves.move(moves))

@@ -2,7 +2,7 @@
 
 import logging
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from cogworker import clock, payload
 from cogworker._engine.moves import Moves
@@ -19,13 +19,15 @@ logger = logging.getLogger("cogworker.worker")
 
 MOST_CANDIDATES = 100
 MOST_JOBS = 500
+NOT_STEADY_PAUSE_S = 1.0
 
 
 class Rescuer(Loop):
     """Rescues. Every worker looks, at its start and then once a minute; any may win.
 
     A worker is dead when its presence has expired and its last beat is older than
-    ``threshold_s``. That is decided in the script that moves its jobs.
+    ``threshold_s``. That is decided in the script that moves its jobs. Just after an outage nobody
+    is declared dead (``steady``, see ``Heartbeat``).
     """
 
     name = "rescuer"
@@ -40,6 +42,7 @@ class Rescuer(Loop):
         threshold_s: float,
         interval_s: float,
         max_orphanings: int,
+        steady: Callable[[], bool],
     ) -> None:
         super().__init__(outage)
         self._runner = runner
@@ -48,9 +51,12 @@ class Rescuer(Loop):
         self._threshold_s = threshold_s
         self._interval_s = interval_s
         self._max_orphanings = max_orphanings
+        self._steady = steady
 
     def tick(self) -> float:
         """Look for dead workers and bring back what they held."""
+        if not self._steady():
+            return min(NOT_STEADY_PAUSE_S, self._interval_s)
         for name in self._runner.run(self._moves.stale(self._threshold_s, MOST_CANDIDATES)):
             if name != self._worker.worker and not self.stopping:
                 self._rescue(InFlight(name))
