@@ -1,6 +1,5 @@
 """A cluster whose slot lies on another node than the one we know."""
 
-
 import pytest
 
 from cogworker import Cogworker, RedisUnavailable

@@ -431,3 +431,19 @@ def stuck():
     assert worker.stop(20) == 0
     assert look.stats().enqueued == 1
     assert os.path.exists(tmp_path / "began")
+
+
+def test_a_term_at_any_moment_after_the_start_is_obeyed(workers, push):
+    """One that came while the main thread was about to wait used to be lost."""
+    workers.write("@cog.job\ndef job():\n    sum(range(1000))\n")
+    for _ in range(300):
+        push("job")
+    started = []
+    for delay_ms in range(12):
+        worker = workers.start(**QUICK, ready=False)
+        worker.wait_for("ready: worker=")
+        time.sleep(delay_ms / 1000)  # not to wait for anything: to hit another moment each time
+        worker.signal(signal.SIGTERM)
+        started.append(worker)
+    for worker in started:
+        assert worker.process.wait(20) == 0

@@ -227,7 +227,7 @@ def test_a_run_that_takes_too_long_says_so_and_leaves_nothing_behind(
     output, _ = process.communicate(timeout=WITHIN_S)
 
     assert process.returncode == 1
-    assert output.endswith("cogworker: time is up, see --timeout\n")
+    assert output.endswith("Error: time is up, see --timeout\n")
     leaves_nothing(place)
 
 

@@ -15,6 +15,7 @@ from cogworker._worker.loops.base import Loop
 from cogworker._worker.loops.heartbeat import Heartbeat
 from cogworker._worker.order import QueueOrder
 from cogworker._worker.outage import REPEAT_S, Outage
+from cogworker._worker.signals import Requests
 from cogworker._worker.slots import Slots
 from cogworker.config import Config
 from cogworker.payload import Envelope
@@ -125,6 +126,25 @@ class TestAlarm:
         alarm.wait(60)
         alarm.wait(60)
         alarm.close()
+
+
+class TestRequests:
+    def test_come_in_their_order(self):
+        requests = Requests()
+        requests.put("quiet")
+        requests.put("stop")
+
+        assert [requests.get(), requests.get(), requests.get(0.0)] == ["quiet", "stop", None]
+
+    def test_a_request_ends_a_wait(self):
+        requests = Requests()
+        answers = []
+        thread = threading.Thread(target=lambda: answers.append(requests.get()))
+        thread.start()
+        requests.put("stop")
+        thread.join(10)
+
+        assert answers == ["stop"]
 
 
 class TestOutage:

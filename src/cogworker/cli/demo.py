@@ -65,20 +65,22 @@ class Screen:
 class Crew:
     """The workers and their server: directory, settings, processes and logs."""
 
-    def __init__(self, directory: Path, *, durable: bool) -> None:
-        directory.mkdir(mode=0o700, exist_ok=True)
-        self.workers: list[subprocess.Popen[bytes]] = []
+    def __init__(self, directory: Path, deadline: float, *, durable: bool) -> None:
+        # Noted, not raised: an exception that arrives in a destructor is lost.
+        self._signals: list[int] = []
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            signal.signal(number, lambda number, _: self._signals.append(number))
+        self._deadline = deadline
         self._logs: dict[int, Path] = {}
-        self.home = Path(tempfile.mkdtemp(prefix="demo-", dir=directory.resolve()))
-        self.server = EmbeddedServer(directory, durable=durable)
-
-    def start(self) -> None:
-        """Start the server; prepare the environment, which is this process's too."""
+        self.workers: list[subprocess.Popen[bytes]] = []
+        self.server = EmbeddedServer(directory, durable=durable).start()
+        self.home = Path(tempfile.mkdtemp(prefix="demo-", dir=self.server.directory))
         for name in set(os.environ) - {"COGWORKER_EMBEDDED_SERVER"}:
             if name.startswith("COGWORKER_"):
                 del os.environ[name]  # a setting of the user's own application
+        # For the workers, and for this process.
         os.environ.update(SETTINGS, DEMO_RESULTS=str(self.home / "results.sqlite"))
-        os.environ.update(REDIS_URL=self.server.start().url, COGWORKER_NAMESPACE=self.home.name)
+        os.environ.update(REDIS_URL=self.server.url, COGWORKER_NAMESPACE=self.home.name)
 
     def start_worker(self) -> int:
         """Start a worker, in a session of its own: Ctrl-C is for the demo. Answers with its pid."""
@@ -94,13 +96,17 @@ class Crew:
         self._logs[worker.pid] = path
         return worker.pid
 
-    def pause(self) -> None:
-        """Wait a moment. Raises ClickException when a worker has ended by itself."""
+    def pause(self, seconds: float = 0.02) -> None:
+        """Wait; raises when a signal has come, time is up, or a worker has ended by itself."""
+        if self._signals:
+            raise click.Abort
+        if time.monotonic() > self._deadline:
+            raise click.ClickException("time is up, see --timeout")
         for worker in self.workers:
             if worker.poll() is not None:
                 end = self._logs[worker.pid].read_text("utf-8", "replace")[-2000:]
                 raise click.ClickException(f"worker {worker.pid} ended by itself:\n{end}")
-        time.sleep(0.02)
+        time.sleep(seconds)
 
     def kill_one(self, inspector: Inspector) -> tuple[str, str, int]:
         """Kill a worker that holds jobs, if one does now; its identity, pid and their number."""
@@ -123,9 +129,6 @@ class Crew:
 
     def stop(self) -> None:
         """End all workers, then the server."""
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-            signal.signal(number, signal.SIG_IGN)
         for worker in self.workers:
             worker.terminate()
         for worker in self.workers:
@@ -194,6 +197,7 @@ def run(screen: Screen, crew: Crew, files: Sequence[Path]) -> bool:
     screen.say("the same files are counted again, in one process and without a queue ...")
     os.environ["DEMO_RESULTS"] = str(crew.home / "plain.sqlite")
     for path in files:
+        crew.pause(0)
         with contextlib.suppress(Exception):  # whatever it is, the job fails with it, too
             demo_jobs.count_file(str(path))
     plain = demo_jobs.sums()
@@ -224,18 +228,13 @@ def _obituary(job: DeadJob) -> str:
 @click.option("--keep", is_flag=True, help="Leave server and workers running, in .cogworker-demo.")
 def demo(limit: int | None, timeout: float, keep: bool) -> None:
     """Count what Python's standard library defines, and kill a worker half-way."""
-    screen = Screen()
-    signal.signal(signal.SIGTERM, signal.default_int_handler)  # end like after Ctrl-C
-    signal.signal(signal.SIGHUP, signal.default_int_handler)
-    signal.signal(signal.SIGALRM, lambda *_: sys.exit("cogworker: time is up, see --timeout"))
-    signal.setitimer(signal.ITIMER_REAL, max(timeout, 0.01), 1.0)
+    screen, deadline = Screen(), time.monotonic() + timeout
     with contextlib.ExitStack() as stack:
         place = ".cogworker-demo"
         if not keep:
             place = stack.enter_context(tempfile.TemporaryDirectory(prefix="cogworker-demo-"))
-        crew = Crew(Path(place), durable=keep)
+        crew = Crew(Path(place), deadline, durable=keep)
         stack.callback(crew.stop)
-        crew.start()
         right = run(screen, crew, sources(limit))
         if keep:
             stack.pop_all()
