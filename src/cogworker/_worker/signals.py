@@ -2,7 +2,7 @@
 
 The main thread waits on a pipe, into which the interpreter writes a byte as soon as a signal comes
 (``signal.set_wakeup_fd``). Waiting for a lock would not do: a signal that comes just before the
-wait begins does not end it. A worker then ran on after TERM, once in fifteen times on a busy machine.
+wait begins does not end it. A worker then ran on after TERM, once in fifteen times under load.
 """
 
 import contextlib
