@@ -289,14 +289,13 @@ class _Guardian:
             if self._child is not None:
                 self._child.kill()
                 self._child.wait()
-            return
         # SIGTERM first: the server then completes its append-only file.
-        if not (self._end_server(signal.SIGTERM) or self._end_server(signal.SIGKILL)):
+        elif not (self._end_server(signal.SIGTERM) or self._end_server(signal.SIGKILL)):
             sys.stderr.write("the server could not be stopped; the next guardian will find it\n")
             return
         if self._socket.parent != self._directory:
+            # The link to it stays, and is replaced by the next start.
             shutil.rmtree(self._socket.parent, ignore_errors=True)
-            (self._directory / "run").unlink(missing_ok=True)
 
     def _end_server(self, number: signal.Signals) -> bool:
         deadline = time.monotonic() + STOP_TIMEOUT_S

@@ -202,11 +202,11 @@ def test_unusual_directory_names(short_path: Path, name: str) -> None:
         with EmbeddedServer(place.path) as server:
             assert server.url == url
             put(url, "there")
-        folder = (place.path / "run").resolve()
+        socket = place.socket()
         end(user)
         place.wait_until_stopped()
-        assert not (folder / "server.sock").exists()
-        assert not folder.exists()
+        assert not socket.exists()
+        assert socket.parent == place.path or not socket.parent.exists()
         with EmbeddedServer(place.path) as server:
             assert get(server.url) == "there"
     finally:
@@ -248,16 +248,21 @@ def test_what_a_crash_of_the_machine_leaves_behind_is_no_obstacle(place: Place) 
 
 
 @needs_server
-def test_a_removed_directory_does_not_harm_its_successor(place: Place, tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["data", "n" * 120])
+def test_a_removed_directory_does_not_harm_its_successor(short_path: Path, name: str) -> None:
+    place = Place(short_path / name)
     old = EmbeddedServer(place.path).start()
-    old_pid = old.pid
-    place.path.rename(tmp_path / "removed")
+    old_pid, old_socket = old.pid, place.socket()
+    place.path.rename(short_path / "removed")
     with EmbeddedServer(place.path) as new:
         assert new.pid != old_pid
         old.stop()
         wait_until(lambda: not is_alive(old_pid), "the old server has ended")
         put(new.url, "reachable")
         assert get(new.url) == "reachable"
+        if old_socket != place.socket():
+            wait_until(lambda: not old_socket.parent.exists(), "its socket is cleared away")
+    place.wait_until_stopped()
 
 
 # -- its end ----------------------------------------------------------------------------------
