@@ -6,7 +6,7 @@ from cogworker import Cogworker, RedisUnavailable
 from cogworker.inspector import Inspector
 
 from support.processes import eventually
-from support.server import Server
+from support.server import Server, free_port
 
 SLOTS = 16384
 
@@ -17,12 +17,14 @@ class Node(Server):
     def __init__(self, folder):
         folder.mkdir()
         super().__init__(folder)
+        self.bus_port = free_port()
 
     def options(self):
         return {
             **super().options(),
             "--cluster-enabled": "yes",
             "--cluster-announce-ip": "127.0.0.1",
+            "--cluster-port": str(self.bus_port),
         }
 
 
@@ -34,7 +36,7 @@ def nodes(tmp_path):
             node.start()
         a, b = (node.client for node in nodes)
         b.execute_command("CLUSTER", "ADDSLOTSRANGE", 0, SLOTS - 1)
-        a.execute_command("CLUSTER", "MEET", "127.0.0.1", nodes[1].port)
+        a.execute_command("CLUSTER", "MEET", "127.0.0.1", nodes[1].port, nodes[1].bus_port)
         eventually(lambda: a.cluster("INFO")["cluster_state"] == "ok")
         yield nodes
     finally:

@@ -12,6 +12,7 @@ import tempfile
 import time
 import warnings
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -149,12 +150,12 @@ def test_a_result_that_was_tampered_with_is_shown_and_exits_1(place: Path, start
     def tampered() -> bool:
         assert process.poll() is None, process.communicate()[0]
         for file in place.glob("*/*/results.sqlite"):
-            with sqlite3.connect(file, timeout=30) as database:
+            with closing(sqlite3.connect(file, timeout=30)) as database:
                 try:
-                    database.execute("INSERT INTO counts VALUES ('none.py', 0, 1, 0)")
+                    with database:
+                        database.execute("INSERT INTO counts VALUES ('none.py', 0, 1, 0)")
                 except sqlite3.OperationalError:  # the table is not there yet
                     return False
-            database.close()
             return True
         return False
 

@@ -432,8 +432,8 @@ def test_every_weighted_queue_is_reached(settings):
     with working(app):
         settled(Inspector(app), 600)
 
-    assert order[:200] != ["a"] * 200
-    assert order[:300].count("a") > order[:300].count("b")
+    # Which queue comes first is a matter of chance: see QueueOrder's own tests.
+    assert {name: order.count(name) for name in "abc"} == {"a": 200, "b": 200, "c": 200}
 
 
 def test_strict_order_empties_the_first_queue_first(settings):

@@ -13,14 +13,20 @@ from cogworker.embedded import find_server
 from support.processes import eventually
 
 
+def free_port() -> int:
+    """A port of the loopback address that nobody uses."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+    return port
+
+
 class Server:
     """A real server with an append-only file that is written at every change."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            self.port = probe.getsockname()[1]
+        self.port = free_port()
         self.url = f"redis://127.0.0.1:{self.port}/0"
         self.client = redis.Redis(port=self.port)
         self._process: subprocess.Popen[bytes] | None = None
