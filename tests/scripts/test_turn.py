@@ -2,9 +2,16 @@
 
 import pytest
 
+from cogworker import RedisUnavailable
 from cogworker._engine.effects import Count
 from cogworker._engine.places import Place
 from cogworker._engine.plan import KEEP, Move
+
+
+@pytest.fixture
+def dump(dump):
+    """All keys but the registry of workers, which has its own test."""
+    return lambda: {key: value for key, value in dump().items() if key != "workers"}
 
 
 @pytest.fixture
@@ -54,13 +61,15 @@ def test_paused_queues_are_passed_over_and_named(run, moves, worker, fill, redis
     assert redis.lrange(keys.queue("a"), 0, -1) == [b"1"]
 
 
-def test_a_turn_that_is_sent_again_answers_with_what_it_took(run, moves, worker, fill, dump):
-    fill("a", "1", "2", "3")
-    turn = moves.turn(worker, 5, [], 2, ["a"])
+def test_a_turn_that_is_sent_again_answers_with_what_it_took_in_order(
+    run, moves, worker, fill, dump
+):
+    fill("a", *[str(number) for number in range(300)])  # more than a small hash keeps in order
+    turn = moves.turn(worker, 5, [], 290, ["a"])
     first = run(turn)
     before = dump()
 
-    assert sorted(run(turn).taken) == sorted(first.taken)
+    assert run(turn).taken == first.taken
     assert dump() == before
 
 
@@ -236,6 +245,56 @@ def test_counts_are_added_once_for_each_job_that_moves(run, moves, worker, fill,
     after = dump()
     assert after["stats:processed"] == b"6"
     assert after["stats:failed"] == b"15"
+
+
+def test_who_takes_is_in_the_registry_so_that_its_jobs_can_be_rescued(
+    run, moves, worker, fill, redis, keys, server_time
+):
+    fill("a", "1")
+
+    run(moves.turn(worker, 1, [], 1, ["a"]))
+    first = redis.zscore(keys.workers, worker.worker)
+    run(moves.turn(worker, 2, [], 1, ["a"]))
+
+    assert first == pytest.approx(server_time(), abs=5)
+    assert redis.zscore(keys.workers, worker.worker) == first, "a turn is not a beat"
+
+
+def test_a_damaged_set_of_paused_queues_stops_nothing(run, moves, worker, fill, redis, keys):
+    fill("a", "1", "2")
+    redis.set(keys.paused_queues, "not a set")
+
+    turned = run(moves.turn(worker, 1, [], 1, ["a"]))
+    assert len(turned.taken) == 1
+    assert [key for key, _ in turned.moved.problems] == [keys.paused_queues]
+    settle = moves.turn(worker, 2, [moves.done(worker, [turned.taken[0].tag])], 1, ["a"])
+    run(settle)
+    run(settle)
+
+    assert redis.get(keys.processed) == b"1"
+    assert redis.get(keys.lost_claims) is None
+
+
+def test_a_read_only_server_changes_nothing_and_says_so(
+    run, moves, worker, fill, redis, keys, dump
+):
+    fill("a", "1", "2")
+    [one, two] = run(moves.turn(worker, 1, [], 2, ["a"])).taken
+    before = dump()
+    redis.execute_command("REPLICAOF", "127.0.0.1", "1")
+    try:
+        settle = [moves.retry(worker, one.tag, b"x", 1.0), moves.done(worker, [two.tag])]
+        for command in (
+            moves.turn(worker, 2, settle, 1, ["a"]),
+            moves.push("lane", 1, "j", [("a", b"new", None, None)]),
+            moves.push("lane", 1, "j", [("a", b"new", None, 5.0)]),
+        ):
+            with pytest.raises(RedisUnavailable):
+                run(command)
+    finally:
+        redis.execute_command("REPLICAOF", "NO", "ONE")
+
+    assert dump() == before
 
 
 def test_large_batches_pass(run, moves, worker, fill, dump):

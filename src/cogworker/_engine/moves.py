@@ -79,11 +79,12 @@ class Moves:
             keys.in_flight(worker.worker),
             keys.paused_queues,
             keys.lost_claims,
+            keys.workers,
         )
         plan = Plan(keys, fixed, (number,))
         plan.moves(moves)
         names = [plan.queue(name) for name in queues]
-        plan.args += (want, len(names))
+        plan.args += (worker.worker, want, len(names))
         for name in names:
             plan.args += name
         return Command("turn", scripts.TURN, plan.keys, plan.args, replies.read_turned)

@@ -83,8 +83,9 @@ def read_turned(reply: Raw) -> Turned | None:
     """Read a turn's answer; None when a later turn has been answered already."""
     if reply[0] == b"stale":
         return None
-    taken = reply[3]
-    deliveries = [Taken(tag, payload) for tag, payload in _pairs(taken)]
+    deliveries = [Taken(tag, payload) for tag, payload in _pairs(reply[3])]
+    if len(reply) > 5:  # repeated: a hash has no order
+        deliveries.sort(key=lambda job: order_of(job.tag))
     return Turned(read_moved(reply[:3]), deliveries, [text(name) for name in reply[4]])
 
 

@@ -8,8 +8,8 @@ local time, next_due = server_time(), nil
 local reply = {string.format('%.6f', time), '', redis.call('ZCARD', KEYS[1])}
 for i = 2, #KEYS do
   reply[i + 2] = redis.call('ZRANGEBYSCORE', KEYS[i], '-inf', time, 'LIMIT', 0, ARGV[1])
-  local first = redis.call('ZRANGEBYSCORE', KEYS[i], '(' .. time, '+inf', 'WITHSCORES',
-                           'LIMIT', 0, 1)[2]
+  local first = redis.call('ZRANGEBYSCORE', KEYS[i], '(' .. string.format('%.17g', time), '+inf',
+                           'WITHSCORES', 'LIMIT', 0, 1)[2]
   if first and (not next_due or tonumber(first) < next_due) then next_due = tonumber(first) end
 end
 if next_due then reply[2] = string.format('%.6f', next_due - time) end

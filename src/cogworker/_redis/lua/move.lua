@@ -1,4 +1,4 @@
--- Moves jobs that no worker holds: promote, and everything a person asks for.
+-- Moves jobs that no worker holds: promotes and postpones them.
 -- KEYS   1 queues; the others are named by the groups
 -- ARGV   <n> groups (include/groups.lua)
 -- Reply  {lost refs, failed {ref, error, …}, problems {key, error, …}}

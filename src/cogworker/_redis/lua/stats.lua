@@ -3,15 +3,15 @@
 --        in-flight hashes
 -- ARGV   1 the number of queues
 -- Reply  {processed, failed, lost claims, enqueued, in flight, scheduled, retrying, dead}
-local function count(command, key)
-  local reply = redis.pcall(command, key)
+local function count(...)
+  local reply = redis.pcall(...)
   return type(reply) == 'table' and 0 or tonumber(reply or 0) or 0
 end
 
 local enqueued, in_flight, queues = 0, 0, tonumber(ARGV[1])
 for i = 7, 6 + queues do enqueued = enqueued + count('LLEN', KEYS[i]) end
 for i = 7 + queues, #KEYS do
-  in_flight = in_flight + count('HLEN', KEYS[i]) - redis.call('HEXISTS', KEYS[i], '@turn')
+  in_flight = in_flight + count('HLEN', KEYS[i]) - count('HEXISTS', KEYS[i], '@turn')
 end
 return {
   count('GET', KEYS[1]), count('GET', KEYS[2]), count('GET', KEYS[3]), enqueued, in_flight,

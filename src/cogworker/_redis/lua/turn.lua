@@ -2,11 +2,12 @@
 -- A turn has a number. The last one's is kept in the field @turn of the in-flight hash, so a turn
 -- whose reply was lost is answered again with the jobs it took, and one that arrives late from a
 -- dead connection takes nothing.
--- KEYS   1 queues, 2 in-flight hash, 3 paused queues, 4 count of lost claims; the others are named
---        by the groups and the queues to take from
--- ARGV   <number> <n> groups <want> <n> queues, each <list> <wake> <name>, in the order to look
--- Reply  {lost tags, failed {tag, error, …}, problems {name, error, …}, taken {tag, payload, …},
---        paused names} | {'stale'}
+-- KEYS   1 queues, 2 in-flight hash, 3 paused queues, 4 count of lost claims, 5 workers; the others
+--        are named by the groups and the queues to take from
+-- ARGV   <number> <n> groups <identity> <want> <n> queues, each <list> <wake> <name>, in the order
+--        to look
+-- Reply  {lost tags, failed {tag, error, …}, problems {key, error, …}, taken {tag, payload, …},
+--        paused names}, with 'again' at its end when the turn is repeated | {'stale'}
 -- @include input
 -- @include groups
 -- @include take
@@ -16,9 +17,10 @@ local last = tonumber(redis.call('HGET', flight, '@turn') or 0)
 if turn < last then return {'stale'} end
 
 begin_although_full('HDEL', flight)
+redis.call('HSET', flight, '@turn', turn)
 move_groups()
 if turn == last then -- what is gone was settled the first time, not lost
-  return {{}, failed, problems, taken_before(flight, turn), {}}
+  return {{}, failed, problems, taken_before(flight, turn), {}, 'again'}
 end
 if #lost > 0 then redis.pcall('INCRBY', KEYS[4], #lost) end
 local taken, paused = take(flight, turn)

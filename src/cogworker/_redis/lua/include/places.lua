@@ -29,17 +29,28 @@ local function remove(source, from, ref)
   return redis.call('ZREM', from, ref)
 end
 
--- Puts a job down; answers with the server's error, if any.
+-- Errors that speak of the server and not of a key: nothing can be written now, and nothing was.
+local NOT_NOW = {READONLY = true, MISCONF = true, NOREPLICAS = true, MASTERDOWN = true}
+
+-- Writes; answers with the error of a damaged key, if any, and lets any other end the script.
+local function write(...)
+  local reply = redis.pcall(...)
+  local problem = type(reply) == 'table' and reply.err
+  if problem and NOT_NOW[string.match(problem, '%u+')] then redis.call(...) end
+  return problem
+end
+
+-- Puts a job down; answers with the error of a damaged key, if any.
 local function put(target, payload, score)
-  local kind, reply = target.kind
+  local kind, problem = target.kind
   if score and string.sub(score, 1, 1) == '+' then score = now() + tonumber(score) end
   if kind == 'set' or (kind == 'later' and tonumber(score) > now()) then
-    reply = redis.pcall('ZADD', target.set, score, payload)
+    problem = write('ZADD', target.set, score, payload)
   else
-    reply = redis.pcall(kind == 'front' and 'RPUSH' or 'LPUSH', target.list, payload)
-    if type(reply) == 'number' then target.queued = (target.queued or 0) + 1 end
+    problem = write(kind == 'front' and 'RPUSH' or 'LPUSH', target.list, payload)
+    if not problem then target.queued = (target.queued or 0) + 1 end
   end
-  return type(reply) == 'table' and reply.err
+  return problem
 end
 
 -- Drops what is over `most` entries or older than `age` seconds, a thousand at most in one call.

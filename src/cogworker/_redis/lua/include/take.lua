@@ -1,7 +1,8 @@
 -- Takes jobs from queues into a worker's in-flight hash. A delivery's tag, the field, is
 -- <turn>.<index>.<queue>: unique in its worker, in the order of taking, and enough to give the
 -- job back without reading it.
-local function put_in_flight(flight, turn, name, jobs, taken, fields)
+local function put_in_flight(flight, turn, name, jobs, taken)
+  local fields = {}
   for i = #jobs, 1, -1 do -- the oldest is the last in the list
     local tag = turn .. '.' .. (#taken / 2 + 1) .. '.' .. name
     taken[#taken + 1], taken[#taken + 2] = tag, jobs[i]
@@ -10,12 +11,21 @@ local function put_in_flight(flight, turn, name, jobs, taken, fields)
   redis.call('HSET', flight, unpack(fields))
 end
 
+local function is_paused(name)
+  local reply = redis.pcall('SISMEMBER', KEYS[3], name)
+  if reply == 1 then return true end
+  note(KEYS[3], type(reply) == 'table' and reply.err)
+  return false
+end
+
 local function take(flight, turn)
-  local want, taken, paused = number(), {}, {}
+  local worker, want, taken, paused = text(), number(), {}, {}
+  -- Who holds jobs must be known to rescuers, even just after it was rescued itself.
+  if want > 0 then redis.call('ZADD', KEYS[5], 'NX', now(), worker) end
   for _ = 1, number() do
     local list, bell, name = key(), key(), text()
     local left = want - #taken / 2
-    if redis.call('SISMEMBER', KEYS[3], name) == 1 then
+    if is_paused(name) then
       paused[#paused + 1] = name
     elseif left > 0 then
       local jobs = redis.pcall('LRANGE', list, -left, -1)
@@ -23,18 +33,17 @@ local function take(flight, turn)
         note(list, jobs.err)
       else
         if #jobs > 0 then
-          put_in_flight(flight, turn, name, jobs, taken, {'@turn', turn})
+          put_in_flight(flight, turn, name, jobs, taken)
           redis.call('LTRIM', list, 0, -#jobs - 1)
         end
         if #jobs < left then redis.call('DEL', bell) end
       end
     end
   end
-  if #taken == 0 then redis.call('HSET', flight, '@turn', turn) end
   return taken, paused
 end
 
--- What a turn that is sent again took the first time, and still holds.
+-- What a turn that is sent again took the first time, and still holds, in no order.
 local function taken_before(flight, turn)
   local all, taken, prefix = redis.call('HGETALL', flight), {}, turn .. '.'
   for i = 1, #all, 2 do
