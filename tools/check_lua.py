@@ -25,8 +25,8 @@ def main() -> int:
     print(*long, sep="\n", end="\n" if long else "")
     luacheck = shutil.which("luacheck")
     if luacheck is None:
-        print("luacheck is not installed (Debian: lua-check): the scripts were not linted")
-        return bool(long)
+        print("luacheck is missing: install it (Debian: lua-check) to lint the scripts")
+        return 1
     with tempfile.TemporaryDirectory() as composed:
         for path in folder.glob("*.lua"):
             (Path(composed) / path.name).write_text(scripts.load(path.stem).source, "utf-8")

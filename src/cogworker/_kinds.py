@@ -211,12 +211,18 @@ def _queue_pairs(value: Any) -> Iterator[tuple[Any, Any]]:
             raise _refusal(allowed, entry)
 
 
+def check_queue_name(name: object) -> str:
+    """A queue's name; raises Refusal."""
+    if isinstance(name, str) and re.fullmatch(rf"[^,{_CONTROL}]{{1,200}}", name):
+        return str(name)
+    need = "1 to 200 characters, without comma and control characters"
+    raise Refusal(f"the name of a queue must have {need}, not {shown(name)}")
+
+
 def _check_queues(value: Any) -> tuple[tuple[str, int], ...]:
     weights: dict[str, int] = {}
     for name, weight in _queue_pairs(value):
-        if not isinstance(name, str) or not re.fullmatch(rf"[^,{_CONTROL}]{{1,200}}", name):
-            need = "1 to 200 characters, without comma and control characters"
-            raise Refusal(f"the name of a queue must have {need}, not {shown(name)}")
+        name = check_queue_name(name)
         try:
             total = weights.get(name, 0) + _WEIGHT.check(_read_whole(weight))
             weights[name] = _WEIGHT.check(total)

@@ -1,7 +1,6 @@
 """``Cogworker``: where jobs, configuration and connections are joined."""
 
 import inspect
-import math
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
@@ -11,6 +10,7 @@ import msgspec
 
 from cogworker import clock, codec
 from cogworker import config as configuration
+from cogworker._kinds import Refusal, check_queue_name
 from cogworker.client import Client, Prepared
 from cogworker.config import Config
 from cogworker.errors import DeclarationError, EnqueueError
@@ -81,6 +81,8 @@ class Cogworker:
 
         def declared(function: Callable[..., Any]) -> Job[..., Any]:
             _check_function(function)
+            if name is not None and (not isinstance(name, str) or not name.isprintable()):
+                raise DeclarationError(f"a job's name is printable text, not {name!r:.100}")
             job = declare(self.client, function, name or _name_of(function), queue, retry)
             self._register(job)
             return job
@@ -109,6 +111,8 @@ class Cogworker:
         await self.client.aclose()
 
     def _prepare(self, payload: Mapping[str, Any]) -> Prepared:
+        if not isinstance(payload, Mapping):
+            raise EnqueueError(f"a payload is a mapping, not {payload!r:.100}")
         name = payload.get("class")
         if not isinstance(name, str) or not name:
             raise EnqueueError(f"a payload needs the name of its job as 'class', not {name!r}")
@@ -123,7 +127,11 @@ class Cogworker:
             **payload,
         }
         at = fields.get("at")
-        _check_fields(name, fields, at)
+        _check_fields(name, fields)
+        try:
+            check_queue_name(fields["queue"])
+        except Refusal as refusal:
+            raise EnqueueError(f"{name}: {refusal}") from None
         if at is None:
             fields.setdefault("enqueued_at", now)
         encoded: dict[str, Any] = {
@@ -143,7 +151,7 @@ class Cogworker:
 
 
 def _check_function(function: object) -> None:
-    if not callable(function) or inspect.isclass(function):
+    if not inspect.isroutine(function):
         raise DeclarationError(f"@cog.job declares functions, not {function!r:.100}")
     if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
         raise DeclarationError(
@@ -152,19 +160,21 @@ def _check_function(function: object) -> None:
         )
 
 
-def _check_fields(name: str, fields: Mapping[Any, Any], at: object) -> None:
+def _check_fields(name: str, fields: Mapping[Any, Any]) -> None:
     for key in fields:
         if not isinstance(key, str):
             raise EnqueueError(f"{name}: the keys of a payload are texts, not {key!r:.100}")
-    for key in ("jid", "queue"):
-        if not isinstance(fields[key], str) or not fields[key]:
-            raise EnqueueError(f"{name}: {key!r} must be text, not {fields[key]!r:.100}")
-    if not isinstance(fields["args"], list):
-        raise EnqueueError(f"{name}: 'args' must be a list, not {fields['args']!r:.100}")
-    if at is None:
-        return
-    if not isinstance(at, int | float) or isinstance(at, bool) or not math.isfinite(at):
-        raise EnqueueError(f"{name}: 'at' must be a time in epoch seconds, not {at!r:.100}")
+    wanted = {"jid": str, "queue": str, "args": list, "kwargs": dict, "retry": int | None}
+    for key, kind in wanted.items():
+        if key in fields and not isinstance(fields[key], kind):
+            shown = getattr(kind, "__name__", "a number of retries, a bool or None")
+            raise EnqueueError(f"{name}: {key!r} must be {shown}, not {fields[key]!r:.100}")
+    if not fields["jid"]:
+        raise EnqueueError(f"{name}: 'jid' must not be empty; leave it out to get one")
+    if fields.get("at") is not None and not clock.is_seconds(fields["at"]):
+        raise EnqueueError(
+            f"{name}: 'at' must be a time in epoch seconds, not {fields['at']!r:.100}"
+        )
 
 
 def _name_of(function: Callable[..., Any]) -> str:

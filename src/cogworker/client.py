@@ -9,6 +9,7 @@ import secrets
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import msgspec
@@ -21,7 +22,14 @@ from cogworker._redis.connection import Connector
 from cogworker._redis.keys import Keys
 from cogworker._redis.runner import AsyncRunner, Runner
 from cogworker.config import Config
-from cogworker.errors import BulkRefused, EnqueueError, PayloadTooLarge, RedisRefused
+from cogworker.errors import (
+    BulkRefused,
+    CogworkerError,
+    EnqueueError,
+    PayloadTooLarge,
+    RedisError,
+    RedisRefused,
+)
 from cogworker.payload import encode, new_jid
 
 MOST_JOBS_A_CALL = 1000
@@ -105,14 +113,16 @@ class Client:
         """Push jobs, a thousand at most in one call. Raises BulkRefused after the last one."""
         bulk = _Bulk(self, drafts)
         for jobs in bulk.chunks():
-            bulk.note(self._send(jobs))
+            with bulk.telling():
+                bulk.note(self._send(jobs))
         return bulk.answer()
 
     async def aenqueue_many(self, drafts: Iterable[Callable[[], Draft]]) -> list[str]:
         """Push jobs, a thousand at most in one call. Raises BulkRefused after the last one."""
         bulk = _Bulk(self, drafts)
         for jobs in bulk.chunks():
-            bulk.note(await self._asend(jobs))
+            with bulk.telling():
+                bulk.note(await self._asend(jobs))
         return bulk.answer()
 
     def prepare(self, draft: Draft) -> Prepared:
@@ -195,7 +205,7 @@ class _Bulk:
         self._client = client
         self._drafts = drafts
         self._jids: list[str | None] = []
-        self._refused: dict[int, EnqueueError] = {}
+        self._refused: dict[int, CogworkerError] = {}
         self._sent: list[tuple[int, Prepared]] = []
 
     def chunks(self) -> Iterator[list[Prepared]]:
@@ -217,6 +227,15 @@ class _Bulk:
         if self._sent:
             yield [prepared for _, prepared in self._sent]
 
+    @contextmanager
+    def telling(self) -> Iterator[None]:
+        """Give an error of the server the ids of what was queued before it."""
+        try:
+            yield
+        except RedisError as error:
+            error.jids = self._jids[: self._sent[0][0]]
+            raise
+
     def note(self, moved: Moved) -> None:
         """Keep what the server refused of the last portion."""
         if not moved.failed:
@@ -226,7 +245,7 @@ class _Bulk:
             reason = reasons.get(prepared.job[1])
             if reason is not None:
                 self._jids[index] = None
-                self._refused[index] = EnqueueError(
+                self._refused[index] = RedisRefused(
                     f"{prepared.name}: the job was not enqueued: {reason}"
                 )
 

@@ -4,7 +4,18 @@
 two processes compare is decided by neither: there the server's clock decides, inside a script.
 """
 
+import math
 import time
 
 wall = time.time
 monotonic = time.monotonic
+
+
+def is_seconds(value: object) -> bool:
+    """Whether a value can be a time or a duration: an int or a float, finite, and no bool."""
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        return False
+    try:
+        return math.isfinite(value)
+    except OverflowError:  # an int that is too large for a float
+        return False

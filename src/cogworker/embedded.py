@@ -242,8 +242,9 @@ class _Guardian:
         self._directory = directory
         self._socket = path
         self._command = _server_command(directory, path, server, durable)
-        # Kept open: if the directory is removed, this still is the file that the users hold.
+        # Kept open: if the directory is removed, these still are the files that the others hold.
         self._users = os.open(directory / "users.lock", os.O_RDWR)
+        self._server = _open_lock(directory / "server.lock")
         self._child: subprocess.Popen[bytes] | None = None
 
     def run(self) -> None:
@@ -251,7 +252,7 @@ class _Guardian:
         answered = False
         failures = 0
         while not _flock(self._users, fcntl.LOCK_EX):
-            if (lock := self._claim_server()) is not None:
+            if self._is_server_gone():
                 if self._child is not None:
                     failures = 0 if answered else failures + 1
                     # One that ends by itself can't start; one that was killed can (and may have
@@ -259,28 +260,28 @@ class _Guardian:
                     if failures and (self._child.returncode >= 0 or failures > MAX_RESTARTS):
                         sys.exit(f"the server ended with status {self._child.returncode}")
                     time.sleep(WATCH_S * 2**failures)
-                self._spawn_server(lock)
+                self._spawn_server()
                 answered = False
             answered = answered or _answers(self._socket)
             time.sleep(WATCH_S if answered else POLL_S)
         self._stop_server()
 
-    def _claim_server(self) -> int | None:
-        """Return the server's lock if no server runs."""
+    def _is_server_gone(self) -> bool:
+        """Tell whether no server runs; if so, its lock is held here from now on."""
         if self._child is not None and self._child.poll() is None:
-            return None
-        return _try_lock(self._directory / "server.lock", fcntl.LOCK_EX)
+            return False
+        return _flock(self._server, fcntl.LOCK_EX)
 
-    def _spawn_server(self, lock: int) -> None:
+    def _spawn_server(self) -> None:
+        # The server's copy of the lock tells the next guardian that it runs, without a pid that
+        # may be another process's by then. The server's own children (they rewrite the append-only
+        # file) have it too, so no second server comes between them either.
+        lock, self._server = self._server, _open_lock(self._directory / "server.lock")
         try:
-            # The server's copy of the lock tells the next guardian that it runs, without a pid
-            # that may be another process's by then. The server's own children (they rewrite the
-            # append-only file) have it too, so no second server comes between them either.
             self._child = subprocess.Popen(self._command, pass_fds=[lock])  # noqa: S603
         except OSError as error:
             sys.exit(f"the server can't be executed: {error}")
-        finally:
-            os.close(lock)
+        os.close(lock)
 
     def _stop_server(self) -> None:
         if self._is_directory_removed():
@@ -300,7 +301,7 @@ class _Guardian:
     def _end_server(self, number: signal.Signals) -> bool:
         deadline = time.monotonic() + STOP_TIMEOUT_S
         sent = False
-        while (lock := self._claim_server()) is None:
+        while not self._is_server_gone():
             if time.monotonic() > deadline:
                 return False
             if self._child is not None and not sent:
@@ -311,7 +312,6 @@ class _Guardian:
                     os.kill(pid, number)
                 sent = True
             time.sleep(POLL_S)
-        os.close(lock)
         return True
 
     def _is_directory_removed(self) -> bool:
@@ -369,6 +369,10 @@ def _socket_path(directory: Path) -> Path:
     return target / "server.sock"
 
 
+def _open_lock(path: Path) -> int:
+    return os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+
+
 def _flock(descriptor: int, mode: int) -> bool:
     try:
         fcntl.flock(descriptor, mode | fcntl.LOCK_NB)
@@ -382,7 +386,7 @@ def _try_lock(path: Path, mode: int) -> int | None:
 
     The descriptor is closed in a program that this process starts, unless it is passed on.
     """
-    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+    descriptor = _open_lock(path)
     if _flock(descriptor, mode):
         return descriptor
     os.close(descriptor)

@@ -5,7 +5,7 @@
     CogworkerError                 catch this to catch all of them
     ├── ConfigError                a setting, flag or file that can't be used
     ├── DeclarationError           ``@cog.job`` was used wrongly
-    ├── EnqueueError               a job was refused; nothing was written
+    ├── EnqueueError               a job was refused, and not enqueued
     │   ├── InvalidArguments       wrong signature, or a value that can't travel
     │   ├── PayloadTooLarge        over ``max_payload_bytes``
     │   └── BulkRefused            ``enqueue_many``: some were refused, the others are queued
@@ -15,11 +15,12 @@
     ├── RedisError                 the server could not do it
     │   ├── RedisUnavailable       no connection, no answer, or "not now" (loading, read-only …)
     │   └── RedisRefused           the server said no (out of memory, wrong type, no permission …)
+    ├── NoCurrentJob               ``current_job()`` outside of a job
     └── EmbeddedServerError        the private development server did not start
 
     JobInterrupted                 a BaseException, raised *into* a job at a hard stop
 
-Each message ends with what to do; the facts in it are attributes too.
+Messages say what to do, where there is something; the facts in them are attributes too.
 """
 
 from collections.abc import Mapping, Sequence
@@ -49,7 +50,7 @@ class DeclarationError(CogworkerError):
 
 
 class EnqueueError(CogworkerError):
-    """A job was refused before anything was written."""
+    """A job was refused, and not enqueued."""
 
 
 class InvalidArguments(EnqueueError):
@@ -83,11 +84,12 @@ class PayloadTooLarge(EnqueueError):
 class BulkRefused(EnqueueError):
     """Some jobs of ``enqueue_many`` were refused; all the others are queued.
 
-    ``refused`` maps the index of each refused call to its error; ``jids`` has the job ids of the
+    ``refused`` maps the index of each refused call to its error (an EnqueueError, or a RedisRefused
+    where the server refused it); ``jids`` has the job ids of the
     others, in order, with None where a job was refused.
     """
 
-    def __init__(self, refused: Mapping[int, EnqueueError], jids: Sequence[str | None]) -> None:
+    def __init__(self, refused: Mapping[int, CogworkerError], jids: Sequence[str | None]) -> None:
         self.refused = refused
         self.jids = jids
         index, error = next(iter(refused.items()))
@@ -113,7 +115,7 @@ class UnknownJob(CogworkerError):
 
 
 class JobOrphaned(CogworkerError):
-    """A job was running each time its worker died, more often than ``max_orphanings``.
+    """A job was in flight when its worker died, more often than ``max_orphanings``.
 
     Never raised: it is the error of a job that was moved to dead for that reason.
     """
@@ -122,13 +124,19 @@ class JobOrphaned(CogworkerError):
         self.times = times
         self.limit = limit
         super().__init__(
-            f"its worker died {times} times while it ran, more often than max_orphanings={limit}; "
+            f"its worker died {times} times while it held it, more often than "
+            f"max_orphanings={limit}; "
             f"find out what it does to its process before you revive it"
         )
 
 
 class RedisError(CogworkerError):
-    """The server could not do what was asked."""
+    """The server could not do what was asked.
+
+    ``jids`` has the ids of the jobs that ``enqueue_many`` had queued before the error.
+    """
+
+    jids: Sequence[str | None] = ()
 
 
 class RedisUnavailable(RedisError):
@@ -140,7 +148,14 @@ class RedisUnavailable(RedisError):
 
 
 class RedisRefused(RedisError):
-    """The server answered with an error, and the call changed nothing that it does not say."""
+    """The server answered with an error, which the message quotes."""
+
+
+class NoCurrentJob(CogworkerError):
+    """``current_job()`` was called outside of a job."""
+
+    def __init__(self) -> None:
+        super().__init__("no job runs here; call current_job() from a job's own thread or task")
 
 
 class EmbeddedServerError(CogworkerError):

@@ -1,16 +1,17 @@
 """``Job``: a function that can be enqueued, and ``current_job()``: the one that runs."""
 
 import inspect
-import math
 from collections.abc import Callable, Iterable
 from contextvars import ContextVar
 from datetime import datetime, timedelta
 from typing import Any, Generic, NamedTuple, ParamSpec, TypeVar
 
+from cogworker import clock
 from cogworker import retry as retries
+from cogworker._kinds import Refusal, check_queue_name
 from cogworker.client import Client, Draft
 from cogworker.codec import ArgumentCodec
-from cogworker.errors import DeclarationError, EnqueueError
+from cogworker.errors import DeclarationError, EnqueueError, NoCurrentJob
 from cogworker.retry import RetryPolicy
 
 P = ParamSpec("P")
@@ -117,6 +118,8 @@ class Job(Generic[P, R]):
         return Draft(self.name, self.queue, self._retry, encoded, named, at, delay_s)
 
     def _drafts(self, calls: Iterable[tuple[Any, ...]]) -> Iterable[Callable[[], Draft]]:
+        if not isinstance(calls, Iterable):
+            raise EnqueueError(f"{self.name}: enqueue_many takes many calls, not {calls!r:.100}")
         for call in calls:
             yield lambda call=call: self._draft(_arguments(self.name, call), {})  # type: ignore[misc]
 
@@ -133,9 +136,12 @@ class CurrentJob(NamedTuple):
 running: ContextVar[CurrentJob] = ContextVar("cogworker_current_job")
 
 
-def current_job() -> CurrentJob | None:
-    """The job that runs in this thread or task; None outside of one."""
-    return running.get(None)
+def current_job() -> CurrentJob:
+    """The job that runs in this thread or task. Raises NoCurrentJob outside of one."""
+    job = running.get(None)
+    if job is None:
+        raise NoCurrentJob
+    return job
 
 
 def declare(
@@ -154,12 +160,11 @@ def declare(
 
 
 def valid_queue(job: str, queue: object) -> str:
-    """A queue's name. Raises DeclarationError when it can't be one."""
-    if not isinstance(queue, str) or not queue or len(queue) > 200 or not queue.isprintable():
-        raise DeclarationError(
-            f"{job}: queue must be a name of 1 to 200 printable characters, not {queue!r}"
-        )
-    return queue
+    """A queue's name, by the rule of the setting ``queues``. Raises DeclarationError."""
+    try:
+        return check_queue_name(queue)
+    except Refusal as refusal:
+        raise DeclarationError(f"{job}: {refusal}") from None
 
 
 def _arguments(job: str, call: object) -> tuple[Any, ...]:
@@ -171,13 +176,9 @@ def _arguments(job: str, call: object) -> tuple[Any, ...]:
     )
 
 
-def _seconds(job: str, delay: object) -> float:
+def _seconds(job: str, delay: Any) -> float:
     seconds = delay.total_seconds() if isinstance(delay, timedelta) else delay
-    if (
-        isinstance(seconds, int | float)
-        and not isinstance(seconds, bool)
-        and math.isfinite(seconds)
-    ):
+    if clock.is_seconds(seconds):
         return max(0.0, float(seconds))
     raise EnqueueError(f"{job}: a delay is a number of seconds or a timedelta, not {delay!r:.100}")
 

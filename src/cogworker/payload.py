@@ -65,9 +65,21 @@ def destination(payload: bytes) -> str:
     return queue
 
 
-def amend(payload: bytes, changes: dict[str, Any], drop: tuple[str, ...] = ()) -> bytes:
-    """The payload with some keys changed, added or dropped; everything else stays as it is."""
-    fields: dict[str, Any] = dict(_raw_objects.decode(payload))
+def amend(
+    payload: bytes,
+    changes: dict[str, Any],
+    *,
+    missing: dict[str, Any] | None = None,
+    drop: tuple[str, ...] = (),
+) -> bytes:
+    """The payload with some keys changed, added if ``missing``, or dropped; all else as it is.
+
+    Raises InvalidPayload when some part, even one that nobody asked for, can't be read.
+    """
+    try:
+        fields: dict[str, Any] = {**(missing or {}), **_raw_objects.decode(payload)}
+    except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
+        raise InvalidPayload(_reason(error)) from error
     for key in drop:
         fields.pop(key, None)
     fields.update(changes)
@@ -91,6 +103,11 @@ def wrap_unparseable(payload: bytes, queue: str | None, problem: Exception, now:
             "raw_payload": payload.decode("utf-8", "replace")[:MOST_RAW_CHARACTERS],
         }
     )
+
+
+def label(envelope: Envelope) -> str:
+    """A job's name and id for a log line, escaped."""
+    return f"jid={envelope.jid} job={envelope.class_}".encode("unicode_escape").decode()
 
 
 def excerpt(payload: bytes) -> str:

@@ -1,11 +1,12 @@
 """What happens to a job that failed: again after a delay, or dead. Pure decisions."""
 
 import logging
-import math
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
+
+from cogworker import clock
 
 logger = logging.getLogger("cogworker.retry")
 
@@ -41,7 +42,11 @@ class RetryPolicy:
             raise ValueError(f"max_retries must be 0 or more, not {self.max_retries!r}")
         if callable(self.delay):
             return
-        if not self.delay or not all(_is_delay(delay) for delay in self.delay):
+        if (
+            not isinstance(self.delay, list | tuple)
+            or not self.delay
+            or not all(_is_delay(delay) for delay in self.delay)
+        ):
             raise ValueError(
                 f"delay must be a function or a list of seconds, each 0 or more, not {self.delay!r}"
             )
@@ -52,7 +57,7 @@ class RetryPolicy:
             return float(self.delay[min(retry, len(self.delay)) - 1])
         try:
             delay = self.delay(retry, error)
-        except Exception:
+        except BaseException:  # the job's own code: it may raise SystemExit
             logger.exception("the delay function failed: retry=%d takes the default delay", retry)
             return default_delay(retry)
         if not _is_delay(delay):
@@ -96,10 +101,5 @@ def budget(retry: Any) -> int:
         return 0
 
 
-def _is_delay(delay: object) -> bool:
-    return (
-        isinstance(delay, int | float)
-        and not isinstance(delay, bool)
-        and math.isfinite(delay)
-        and delay >= 0
-    )
+def _is_delay(delay: Any) -> bool:
+    return clock.is_seconds(delay) and delay >= 0

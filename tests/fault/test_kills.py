@@ -68,6 +68,7 @@ async def coroutine(number):
     eventually(over, 120)
     for worker in workers.started:
         if worker.process.poll() is None:
+            worker.wait_for("ready: worker=")  # before that, a TERM just ends it
             assert worker.stop() == 0
 
     expected_dead = sum(1 for number in range(0, JOBS, 2) if number % 10 == 0)

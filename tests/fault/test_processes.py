@@ -371,7 +371,7 @@ def job(number):
             # Somewhere in the middle of the work:
             eventually(lambda part=part: len(lines(tmp_path / "ran")) > part * total // 3)
             getattr(own, how)()
-            worker.wait_for("redis is away", times=1)
+            worker.wait_for("redis is away", times=part + 1)
             own.start()
         eventually(lambda: look.stats().processed == total)
         assert worker.stop() == 0

@@ -2,6 +2,7 @@
 
 import asyncio
 import ctypes
+import functools
 import json
 import os
 import threading
@@ -126,7 +127,10 @@ def test_a_host_whose_clock_is_ahead_does_not_enqueue_early(greet, look, redis, 
         (lambda job: job.enqueue_at(5, "a"), EnqueueError, "aware datetime"),
         (lambda job: job.enqueue_many(["a"]), BulkRefused, "tuple of arguments"),
         (lambda job: job.enqueue_many([5]), BulkRefused, "tuple of arguments"),
-        (lambda job: job.using(queue=""), DeclarationError, "queue must be a name"),
+        (lambda job: job.using(queue=""), DeclarationError, "name of a queue must have"),
+        (lambda job: job.using(queue="a,b"), DeclarationError, "without comma"),
+        (lambda job: job.enqueue_in(10**400, "a"), EnqueueError, "seconds or a timedelta"),
+        (lambda job: job.enqueue_many(5), EnqueueError, "takes many calls"),
         (lambda job: job.using(retry=-1), DeclarationError, "retry must be"),
     ],
 )
@@ -351,11 +355,18 @@ def test_a_wrong_password_is_said_at_once(tmp_path):
         ({}, "needs the name of its job"),
         ({"class": ""}, "needs the name of its job"),
         ({"class": 5}, "needs the name of its job"),
-        ({"class": "x", "args": "a"}, "'args' must be a list"),
-        ({"class": "x", "jid": 5}, "'jid' must be text"),
-        ({"class": "x", "queue": ""}, "'queue' must be text"),
+        ([1], "a payload is a mapping"),
+        (None, "a payload is a mapping"),
+        ({"class": "x", "args": "a"}, "'args' must be list"),
+        ({"class": "x", "kwargs": [1]}, "'kwargs' must be dict"),
+        ({"class": "x", "retry": "abc"}, "'retry' must be a number of retries"),
+        ({"class": "x", "at": 10**400}, "'at' must be a time"),
+        ({"class": "x", "jid": 5}, "'jid' must be str"),
+        ({"class": "x", "jid": ""}, "'jid' must not be empty"),
         ({"class": "x", "at": "soon"}, "'at' must be a time"),
         ({"class": "x", "at": float("inf")}, "'at' must be a time"),
+        ({"class": "x", "queue": ""}, "name of a queue must have"),
+        ({"class": "x", "queue": "a,b"}, "without comma"),
         ({"class": "x", "custom": object()}, "custom"),
         ({"class": "x", "custom": {"when": datetime.now(UTC)}}, "custom"),
         ({"class": "x", 5: 1}, "5"),
@@ -391,8 +402,10 @@ def test_a_namespace_is_a_world_of_its_own(settings, app, look):
 @pytest.mark.parametrize(
     ("declare", "says"),
     [
-        (lambda app: app.job(queue="")(print_it), "queue must be a name"),
-        (lambda app: app.job(queue="a\nb")(print_it), "queue must be a name"),
+        (lambda app: app.job(queue="")(print_it), "name of a queue must have"),
+        (lambda app: app.job(queue="a\nb")(print_it), "name of a queue must have"),
+        (lambda app: app.job(name=5)(print_it), "name is printable text"),
+        (lambda app: app.job(functools.partial(print_it)), "declares functions"),
         (lambda app: app.job(retry=-1)(print_it), "retry must be"),
         (lambda app: app.job(retry="3")(print_it), "retry must be"),
         (lambda app: app.job(5), "declares functions"),

@@ -3,6 +3,7 @@
 import fcntl
 import importlib.util
 import os
+import select
 import signal
 import subprocess
 import sys
@@ -18,10 +19,12 @@ from cogworker import embedded
 from cogworker.embedded import EmbeddedServer, find_server
 from cogworker.errors import EmbeddedServerError
 
-# Says where the server is, then keeps using it until its standard input ends.
+# Waits for a word, says where the server is, then keeps using it until its standard input ends.
 USER = """
 import sys
 from cogworker.embedded import EmbeddedServer
+print("loaded", flush=True)
+sys.stdin.readline()
 server = EmbeddedServer(sys.argv[1]).start()
 print(server.pid, server.url, flush=True)
 sys.stdin.read()
@@ -85,6 +88,11 @@ class Place:
         self.users: list[subprocess.Popen[str]] = []
 
     def start_user(self) -> subprocess.Popen[str]:
+        user = self.load_user()
+        go(user)
+        return user
+
+    def load_user(self) -> subprocess.Popen[str]:
         root = str(Path(embedded.__file__).parent.parent)
         user = subprocess.Popen(
             [sys.executable, "-c", USER, str(self.path)],
@@ -116,8 +124,15 @@ class Place:
             self.wait_until_stopped()
 
 
+def go(user: subprocess.Popen[str]) -> None:
+    assert user.stdin is not None
+    user.stdin.write("go\n")
+    user.stdin.flush()
+
+
 def answer(user: subprocess.Popen[str]) -> tuple[int, str]:
     assert user.stdout is not None
+    assert user.stdout.readline() == "loaded\n"
     pid, url = user.stdout.readline().split()
     return int(pid), url
 
@@ -265,6 +280,22 @@ def test_a_removed_directory_does_not_harm_its_successor(short_path: Path, name:
     place.wait_until_stopped()
 
 
+@needs_server
+def test_a_directory_can_be_removed_right_after_the_stop(place: Place, short_path: Path) -> None:
+    server = EmbeddedServer(place.path).start()
+    pid = server.pid
+    os.kill(pid, signal.SIGSTOP)
+    server.stop()
+    # Now the guardian waits for the server's end, and looked at the directory before.
+    wait_until(lambda: not is_free(place.path / "users.lock", fcntl.LOCK_SH), "it stops")
+    place.path.rename(short_path / "removed")
+    os.kill(pid, signal.SIGCONT)
+    removed = Place(short_path / "removed")
+    removed.wait_until_stopped()
+    assert not is_alive(pid)
+    assert "Traceback" not in (removed.path / "server.log").read_text()
+
+
 # -- its end ----------------------------------------------------------------------------------
 
 
@@ -339,12 +370,15 @@ def test_who_comes_during_the_shutdown_gets_a_new_server(place: Place) -> None:
     server = EmbeddedServer(place.path).start()
     put(server.url, "kept")
     old = server.pid
-    os.kill(old, signal.SIGSTOP)  # its shutdown takes as long as this test wants
+    late = place.load_user()
+    assert late.stdout is not None
+    wait_until(lambda: bool(select.select([late.stdout], [], [], 0)[0]), "it is loaded")
+    os.kill(old, signal.SIGSTOP)  # its shutdown takes as long as this test wants, up to 10 s
     try:
         server.stop()
         users = place.path / "users.lock"
         wait_until(lambda: not is_free(users, fcntl.LOCK_SH), "the guardian shuts down")
-        late = place.start_user()
+        go(late)
         wait_until(lambda: not is_free(place.path / "start.lock"), "the late user is there")
     finally:
         os.kill(old, signal.SIGCONT)
@@ -503,15 +537,15 @@ def test_a_server_that_does_not_obey_is_killed(
         "while True: time.sleep(100)",
     ]
     monkeypatch.chdir(tmp_path)
-    lock = guardian._claim_server()
-    assert lock is not None
-    guardian._spawn_server(lock)
+    assert guardian._is_server_gone()
+    guardian._spawn_server()
     child = guardian._child
     assert child is not None
     wait_until((tmp_path / "ready").exists, "it runs")
     guardian._stop_server()
     assert child.returncode == -signal.SIGKILL
     os.close(guardian._users)
+    os.close(guardian._server)
 
 
 def test_a_server_that_never_answers_is_given_up(

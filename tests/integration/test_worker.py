@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from cogworker import Cogworker, RetryPolicy, current_job
+from cogworker import Cogworker, NoCurrentJob, RetryPolicy, current_job
 from cogworker.inspector import Inspector
 from cogworker.worker import Worker
 
@@ -136,7 +136,8 @@ def test_current_job_tells_who_runs(app, look):
 
     jid = plain.enqueue()
     other = coroutine.enqueue()
-    assert current_job() is None
+    with pytest.raises(NoCurrentJob):
+        current_job()
     with working(app):
         settled(look, 2, failed=2)
 

@@ -25,7 +25,7 @@ assert_type(greet.enqueue_in(timedelta(minutes=5), "ada", loud=True), str)
 assert_type(greet.enqueue_at(datetime.now(UTC), "ada"), str)
 assert_type(greet.enqueue_many([("ada",), ("bob",)]), list[str])
 assert_type(greet.using(queue="other").enqueue("ada"), str)
-assert_type(current_job(), CurrentJob | None)
+assert_type(current_job(), CurrentJob)
 
 greet.enqueue(1)  # type: ignore[arg-type]
 greet.enqueue("ada", True)  # type: ignore[call-arg]

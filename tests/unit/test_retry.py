@@ -45,7 +45,9 @@ def test_a_retry_option_that_means_nothing_is_refused(option):
         policy_of(option)
 
 
-@pytest.mark.parametrize("delay", [(), (-1,), (float("nan"),), ("5",), (True,)])
+@pytest.mark.parametrize(
+    "delay", [(), (-1,), (float("nan"),), ("5",), (True,), (10**400,), 5, {1, 2}, "5"]
+)
 def test_a_list_of_delays_must_hold_seconds(delay):
     with pytest.raises(ValueError, match="delay must be a function or a list of seconds"):
         RetryPolicy(delay=delay)

@@ -1,6 +1,8 @@
 """The small parts of a worker, each by itself."""
 
 import logging
+import os
+import signal
 import threading
 
 import pytest
@@ -11,6 +13,7 @@ from cogworker._redis.keys import Keys
 from cogworker._worker import facts
 from cogworker._worker.alarm import Alarm
 from cogworker._worker.delivery import Delivery
+from cogworker._worker.executors.threads import ThreadExecutor
 from cogworker._worker.loops.base import Loop
 from cogworker._worker.loops.heartbeat import Heartbeat
 from cogworker._worker.order import QueueOrder
@@ -19,6 +22,8 @@ from cogworker._worker.signals import Requests
 from cogworker._worker.slots import Slots
 from cogworker.config import Config
 from cogworker.payload import Envelope
+
+from support.processes import eventually
 
 
 def delivery(number, ready_at=0.0):
@@ -244,7 +249,10 @@ class TestHeartbeat:
         heartbeat = Heartbeat(
             Outage(logging.getLogger("test")), Stub(), Keys("n"), InFlight("w"), dict, 5.0
         )
+        assert not heartbeat.steady
         heartbeat.tick()
+        assert not heartbeat.steady, "a fresh worker, too, gives the others time"
+        now += 15
         assert heartbeat.steady
 
         away = True
@@ -262,8 +270,6 @@ class TestHeartbeat:
 
 
 def test_identities_differ_and_name_host_and_process(monkeypatch):
-    import os
-
     assert facts.new_identity() != facts.new_identity()
     monkeypatch.setenv("DYNO", "web.1")
     assert facts.new_identity().startswith(f"web.1:{os.getpid()}:")
@@ -278,3 +284,56 @@ def test_a_beat_tells_memory_busy_and_quiet():
     assert fields["quiet"] == "true"
     assert '"rss_kb":' in fields["info"]
     assert facts.resident_kb() > 5000
+
+
+class TestThreadExecutor:
+    def make(self, slots, passed):
+        return ThreadExecutor(slots, lambda delivery: None, lambda delivery: None, passed.append)
+
+    def test_without_any_thread_it_says_so_and_with_one_it_goes_on(self, monkeypatch):
+        done = threading.Event()
+        slots = Slots(2, done.set)
+        executor = self.make(slots, [])
+        start, refused = threading.Thread.start, True
+
+        def refuse(thread):
+            if refused:
+                raise RuntimeError("can't start new thread")
+            start(thread)
+
+        monkeypatch.setattr(threading.Thread, "start", refuse)
+        [one] = slots.offer([delivery(1)], sparing=False)
+        with pytest.raises(RuntimeError):
+            executor.submit(one)
+
+        refused = False
+        executor.submit(one)
+        assert done.wait(10)
+        executor.stop(10)
+
+    def test_an_idle_thread_serves_before_another_is_started(self):
+        done = threading.Semaphore(0)
+        slots = Slots(8, done.release)
+        executor = self.make(slots, [])
+        for number in range(20):
+            [one] = slots.offer([delivery(number)], sparing=False)
+            executor.submit(one)
+            assert done.acquire(timeout=10)
+            eventually(lambda: executor._load == 0)
+
+        assert len(executor._threads) == 1
+        executor.stop(10)
+
+
+def test_signals_are_given_back_after_a_run():
+    before = signal.getsignal(signal.SIGTERM)
+    requests = Requests()
+    with requests.from_signals():
+        assert signal.getsignal(signal.SIGTERM) != before
+        os.kill(os.getpid(), signal.SIGTERM)
+        assert requests.get(10) == "stop"
+    requests.close()
+
+    assert signal.getsignal(signal.SIGTERM) == before
+    assert signal.set_wakeup_fd(-1) == -1
+    requests.put("stop")  # harmless

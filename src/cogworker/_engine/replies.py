@@ -64,6 +64,14 @@ def order_of(tag: bytes) -> tuple[int, int]:
     return int(turn), int(index)
 
 
+def _is_tag(field: bytes) -> bool:
+    """Whether a field is one of ours: somebody may have put another one there."""
+    try:
+        return bool(queue_of(field)) and order_of(field) >= (0, 0)
+    except (ValueError, IndexError):  # UnicodeDecodeError is a ValueError
+        return False
+
+
 def read_moved(reply: Raw) -> Moved:
     """Read ``{lost, failed, problems}``."""
     lost, failed, problems = reply
@@ -109,10 +117,8 @@ def read_examined(reply: Raw) -> list[Taken] | None:
     """Read what a dead worker held, oldest first; None when it lives."""
     if reply[0] == b"alive":
         return None
-    return sorted(
-        (Taken(tag, payload) for tag, payload in _pairs(reply[1:])),
-        key=lambda job: order_of(job.tag),
-    )
+    held = [Taken(tag, payload) for tag, payload in _pairs(reply[1:]) if _is_tag(tag)]
+    return sorted(held, key=lambda job: order_of(job.tag))
 
 
 def read_rescued(reply: Raw) -> Moved | None:

@@ -52,8 +52,8 @@ class Doorbell:
 
     def fileno(self) -> int:
         """The socket to watch while ``listening``."""
-        assert self._connection is not None  # noqa: S101 - the caller asks while listening
-        return self._connection._get_socket().fileno()  # type: ignore[union-attr]
+        socket: Any = getattr(self._connection, "_sock", None)
+        return int(socket.fileno())
 
     def answer(self) -> bytes | None:
         """Read the answer: the wake-up list that had a token, or None when the time was up.

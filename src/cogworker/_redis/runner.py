@@ -1,4 +1,4 @@
-"""Sends commands. Nothing else in the package does.
+"""Sends commands. Nothing else in the package does, but for the doorbell.
 
 Every command may be sent twice, so a call whose reply is lost is simply sent again, on a new
 connection: first at once, then after the pauses. What the server says about itself (loading,
@@ -31,13 +31,16 @@ _NO_ANSWER = (
     redis_errors.ConnectionError,
     redis_errors.TimeoutError,
     redis_errors.ReadOnlyError,
-    redis_errors.MovedError,
+    redis_errors.AskError,  # and MovedError
     redis_errors.TryAgainError,
     redis_errors.ClusterDownError,
     redis_errors.InvalidResponse,
     OSError,
 )
-_NOT_NOW = ("LOADING", "READONLY", "MASTERDOWN", "CLUSTERDOWN", "TRYAGAIN", "BUSY ", "UNBLOCKED")
+_NOT_NOW = {
+    *("BUSY", "CLUSTERDOWN", "LOADING", "MASTERDOWN", "MISCONF", "NOREPLICAS", "READONLY"),
+    *("TRYAGAIN", "UNBLOCKED"),
+}
 
 
 def translate(error: Exception, command: Command[Any], connector: Connector) -> RedisError:
@@ -46,7 +49,7 @@ def translate(error: Exception, command: Command[Any], connector: Connector) -> 
     said = f"{command.name}: {error}"
     if isinstance(error, redis_errors.AuthenticationError | redis_errors.AuthorizationError):
         return RedisRefused(f"{said}; check the user name and the password")
-    if isinstance(error, _NO_ANSWER) or any(word in str(error) for word in _NOT_NOW):
+    if isinstance(error, _NO_ANSWER) or _NOT_NOW.intersection(str(error).split()):
         return RedisUnavailable(f"{said}; is the server running, and is redis_url right?")
     return RedisRefused(said)
 

@@ -43,6 +43,6 @@ class Alarm:
         return also is not None and also in ready
 
     def close(self) -> None:
-        """Give back the pipe; nothing may ring any more."""
+        """Give back the pipe; later rings are ignored, since nobody waits."""
         os.close(self._read)
         os.close(self._write)

@@ -11,10 +11,19 @@ class Delivery:
     """A job that this worker holds, until it is settled.
 
     ``job`` is None when no job of that name is declared here. ``interrupted`` is set when the
-    worker, at its end, has asked the run to stop.
+    worker, at its end, has asked the run to stop; ``returned`` when the function has come back.
     """
 
-    __slots__ = ("envelope", "interrupted", "job", "payload", "ready_at", "started_at", "tag")
+    __slots__ = (
+        "envelope",
+        "interrupted",
+        "job",
+        "payload",
+        "ready_at",
+        "returned",
+        "started_at",
+        "tag",
+    )
 
     def __init__(
         self, tag: bytes, payload: bytes, envelope: Envelope, job: Job[..., Any] | None, now: float
@@ -26,6 +35,7 @@ class Delivery:
         self.ready_at = now
         self.started_at = 0.0
         self.interrupted = False
+        self.returned = False
 
     @property
     def queue(self) -> str:

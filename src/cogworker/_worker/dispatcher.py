@@ -14,9 +14,10 @@ A turn whose reply is lost is sent again, unchanged, until it is answered.
 import logging
 import random
 import threading
+from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 
-from cogworker import clock
+from cogworker import clock, payload
 from cogworker._engine import presence
 from cogworker._engine.moves import Moves
 from cogworker._engine.places import InFlight
@@ -28,10 +29,10 @@ from cogworker._redis.runner import Runner
 from cogworker._worker.alarm import Alarm
 from cogworker._worker.delivery import Delivery
 from cogworker._worker.order import QueueOrder
-from cogworker._worker.outage import Outage
+from cogworker._worker.outage import REPEAT_S, Outage
 from cogworker._worker.performer import Performer
 from cogworker._worker.readiness import LONGEST_WAIT_S, SPREAD_AFTER_S, Readiness
-from cogworker._worker.slots import Slots
+from cogworker._worker.slots import Finished, Slots
 from cogworker.errors import RedisUnavailable
 
 logger = logging.getLogger("cogworker.worker")
@@ -65,7 +66,7 @@ class Dispatcher:
         self._worker = worker
         self._order = order
         self._performer = performer
-        self._start_delivery = start
+        self._start = start
         self._idle_s = idle_s
         self._outage = outage
         self.alarm = Alarm()
@@ -74,8 +75,10 @@ class Dispatcher:
         self._held: dict[bytes, Delivery] = {}
         self._number = 0
         self._command: Command[Turned | None] | None = None
-        self._settling: dict[bytes, Move] = {}
-        self._settled: list[bytes] = []
+        self._sent: dict[bytes, Move] = {}
+        self._unstarted: deque[Delivery] = deque()
+        self._told: dict[str, float] = {}
+        self._closed = False
         self._wanted = 0
         self._pending: list[Move] = []
         self._stuck: list[Move] = []
@@ -87,13 +90,13 @@ class Dispatcher:
         self._abandon_by: float | None = None
         self.drained = threading.Event()
         self._ended = threading.Event()
-        self.turns = 0
         self.taken = 0
 
     # What other threads say to it.
 
     def quiet(self) -> None:
         """Take no more jobs; those that are ready but have not begun are given back."""
+        self.drained.clear()
         self.taking = False
         self.alarm.ring()
 
@@ -108,6 +111,12 @@ class Dispatcher:
         """Give back what still runs and end; without Redis, end after ``within_s`` anyway."""
         self.taking = False
         self._abandon_by = clock.monotonic() + within_s
+        self.alarm.ring()
+
+    def return_unstarted(self, delivery: Delivery) -> None:
+        """A delivery could not be started, for want of a thread, say: it is given back."""
+        self.slots.drop(delivery)
+        self._unstarted.append(delivery)
         self.alarm.ring()
 
     def wait_until_ended(self, timeout_s: float) -> bool:
@@ -137,15 +146,19 @@ class Dispatcher:
             else:
                 pause_s = 0.05
         self._doorbell.close()
+        self.alarm.close()
         self._ended.set()
 
     def step(self) -> None:
         """One turn, or one wait."""
         now = clock.monotonic()
-        if self._abandon_by is not None:
-            self._give_back_all()
-        else:
+        if self._abandon_by is None:
             self._tend_ready(now)
+        elif not self._closed:
+            self._close()
+        while self._unstarted:
+            self._readiness.retreat(now)
+            self._give_back([self._unstarted.popleft()])
         if self._has_work(now):
             self.turn()
             return
@@ -175,10 +188,10 @@ class Dispatcher:
             self._command = self._compose(clock.monotonic())
         turned = self._runner.run(self._command)
         self._command = None
-        self.turns += 1
         self._outage.worked("dispatcher")
         if turned is None:
             logger.error("a later turn was answered already: worker=%s", self._worker.worker)
+            self._pending += {id(move): move for move in self._sent.values()}.values()
             return
         self._digest_moved(turned.moved)
         self._digest_taken(turned)
@@ -186,23 +199,13 @@ class Dispatcher:
     def _compose(self, now: float) -> Command[Turned | None]:
         finished = self.slots.collect()
         self._readiness.learn(len(finished.deliveries), finished.ran_s, now)
-        done: list[bytes] = []
         moves = self._pending
         self._pending = []
         if self._stuck and now >= self._stuck_until:
             moves += self._stuck
             self._stuck = []
-        for delivery, move in finished.deliveries:
-            if delivery.tag not in self._held:
-                continue  # given back meanwhile
-            if move is None:
-                done.append(delivery.tag)
-            else:
-                moves.append(move)
-        self._settling = {tag: move for move in moves for tag in _tags(move)}
-        self._settled = done
-        if done:
-            moves.append(self._moves.done(self._worker, done))
+        moves += self._moves_of(finished)
+        self._sent = {tag: move for move in moves for tag in _tags(move)}
         self._number += 1
         self._wanted = max(0, self._want())
         return self._moves.turn(
@@ -213,19 +216,23 @@ class Dispatcher:
             self._order.draw() if self._wanted else (),
         )
 
+    def _moves_of(self, finished: Finished) -> list[Move]:
+        """The moves that settle finished runs: one for all successes, one each for the others."""
+        done = [delivery.tag for delivery, move in finished.deliveries if move is None]
+        moves = [move for _, move in finished.deliveries if move is not None]
+        return [*moves, self._moves.done(self._worker, done)] if done else moves
+
     def _digest_moved(self, moved: Moved) -> None:
         refused = dict(moved.failed)
         for tag in moved.lost:
             delivery = self._held.get(tag)
             logger.warning(
                 "lost claim: the job was rescued meanwhile, its end here changes nothing: "
-                "jid=%s tag=%s",
-                delivery.envelope.jid if delivery else "",
+                "%s tag=%s",
+                payload.label(delivery.envelope) if delivery else "",
                 tag.decode("utf-8", "backslashreplace"),
             )
-        for tag in self._settled:
-            self._held.pop(tag, None)
-        for tag, move in self._settling.items():
+        for tag, move in self._sent.items():
             if tag in refused:
                 logger.error(
                     "the server refused to settle a job, trying again: tag=%s error=%s",
@@ -238,7 +245,14 @@ class Dispatcher:
         if self._stuck:
             self._stuck_until = clock.monotonic() + STUCK_PAUSE_S
         for key, problem in moved.problems:
-            logger.error("book-keeping was left out: key=%s error=%s", key, problem)
+            self._tell(key, problem)
+
+    def _tell(self, key: str, problem: str) -> None:
+        """Log a damaged key, once a minute."""
+        now = clock.monotonic()
+        if now - self._told.get(key, float("-inf")) >= REPEAT_S:
+            self._told[key] = now
+            logger.error("a key is damaged and was left out: key=%s error=%s", key, problem)
 
     def _digest_taken(self, turned: Turned) -> None:
         now = clock.monotonic()
@@ -259,33 +273,32 @@ class Dispatcher:
             self._give_back(deliveries)
             return
         for delivery in self.slots.offer(deliveries, sparing=self._readiness.limit > 0):
-            self._start_delivery(delivery)
+            self._start(delivery)
 
     # Giving back.
 
     def _tend_ready(self, now: float) -> None:
         """Start ready jobs that have waited in free slots, or give them back."""
         for delivery in self.slots.spread(SPREAD_AFTER_S) if self.taking else ():
-            self._start_delivery(delivery)
+            self._start(delivery)
         reclaimed = self.slots.reclaim(LONGEST_WAIT_S if self.taking else 0.0)
         if reclaimed:
             self._readiness.retreat(now)
             self._give_back(reclaimed)
 
-    def _give_back_all(self) -> None:
-        """At the end: everything that has not finished, running or not."""
-        ended = {delivery.tag for delivery, _ in self.slots.peek()}
-        leaving = {tag for move in (*self._pending, *self._stuck) for tag in _tags(move)}
+    def _close(self) -> None:
+        """At the end: settle what has finished, and give back everything else."""
+        self._closed = True
+        finished = self.slots.close()
+        self._pending += self._moves_of(finished)
+        leaving = {delivery.tag for delivery, _ in finished.deliveries}
+        leaving.update(tag for move in (*self._pending, *self._stuck) for tag in _tags(move))
         if self._command is not None:
-            leaving |= {*self._settling, *self._settled}
-        self.slots.reclaim(0.0)
-        self._give_back(
-            [
-                delivery
-                for tag, delivery in self._held.items()
-                if tag not in ended and tag not in leaving
-            ]
-        )
+            leaving.update(self._sent)
+        unfinished = [each for tag, each in self._held.items() if tag not in leaving]
+        for delivery in unfinished:
+            logger.warning("given back, not finished: %s", payload.label(delivery.envelope))
+        self._give_back(unfinished)
 
     def _give_back(self, deliveries: Iterable[Delivery]) -> None:
         jobs = [(delivery.tag, KEEP) for delivery in deliveries]
@@ -341,7 +354,7 @@ class Dispatcher:
         if clock.monotonic() < self._abandon_by:
             return False
         logger.error(
-            "ending while redis is away: %d jobs stay in flight and will be rescued: worker=%s",
+            "ending before all is settled: %d jobs stay in flight and will be rescued: worker=%s",
             len(self._held),
             self._worker.worker,
         )

@@ -19,13 +19,18 @@ def describe(error: BaseException) -> dict[str, Any]:
 
 def class_of(error: BaseException) -> str:
     """The qualified name of the error's class, without ``builtins``."""
-    kind = type(error)
-    name = (
+    try:
+        return _clean(_qualified(type(error)))
+    except BaseException:  # a metaclass is the job's code, too
+        return "(unknown)"
+
+
+def _qualified(kind: type) -> str:
+    return (
         kind.__qualname__
         if kind.__module__ == "builtins"
         else f"{kind.__module__}.{kind.__qualname__}"
     )
-    return _clean(name)
 
 
 def message_of(error: BaseException) -> str:
@@ -43,7 +48,7 @@ def _backtrace(error: BaseException) -> list[str]:
             for entry in traceback.format_tb(error.__traceback__, limit=-MOST_BACKTRACE_LINES)
             for line in _clean(entry).rstrip("\n").split("\n")
         ]
-    except Exception as second:  # a frame's source may be anything; the failure itself matters more
+    except BaseException as second:  # __traceback__ may be the job's code, a source file anything
         return [f"(the stack trace can't be shown: {type(second).__name__})"]
     return lines[-MOST_BACKTRACE_LINES:]
 

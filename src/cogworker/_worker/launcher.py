@@ -15,7 +15,7 @@ import threading
 from collections.abc import Mapping
 from typing import Any
 
-from cogworker import clock
+from cogworker import clock, payload
 from cogworker._engine.places import InFlight
 from cogworker._redis.runner import ONCE, Runner
 from cogworker._worker import facts, stacks
@@ -29,7 +29,7 @@ from cogworker._worker.loops.rescuer import Rescuer
 from cogworker._worker.order import QueueOrder
 from cogworker._worker.outage import Outage
 from cogworker._worker.performer import Performer
-from cogworker._worker.signals import Requests
+from cogworker._worker.signals import Request, Requests
 from cogworker.client import Client
 from cogworker.config import redacted
 from cogworker.errors import RedisError
@@ -50,7 +50,7 @@ class Launcher:
     def __init__(self, client: Client, jobs: Mapping[str, Job[..., Any]]) -> None:
         config = client.config
         self._config = config
-        self._client = client
+        self._jobs = jobs
         self.identity = facts.new_identity()
         self._worker = InFlight(self.identity)
         self._fixed = facts.fixed_facts(self.identity, config)
@@ -72,9 +72,15 @@ class Launcher:
             outage=outage,
         )
         slots = self.dispatcher.slots
-        self._threads = ThreadExecutor(slots, self._performer.perform, self._start_delivery)
+        self._threads = ThreadExecutor(
+            slots, self._performer.perform, self._performer.not_run, self._start_delivery
+        )
         self._aio = AsyncExecutor(
-            slots, self._performer.perform_async, self._start_delivery, client.aclose
+            slots,
+            self._performer.perform_async,
+            self._performer.not_run,
+            self._start_delivery,
+            client.aclose,
         )
         side = Runner(connector, ONCE)
         self._runners = (hot, side)
@@ -99,14 +105,20 @@ class Launcher:
             logger.info("stopped before it could begin: worker=%s", self.identity)
             return
         self._start()
-        while (request := self.requests.get()) != "stop":
-            if request == "quiet":
-                self._quiet()
-            elif request == "resume":
-                self._resume()
-            elif request == "stacks":
-                logger.warning("stacks:\n%s", stacks.describe_stacks(self._aio.loop))
+        while not self._obey(self.requests.get()):
+            pass
         self._stop()
+
+    def _obey(self, request: Request | None) -> bool:
+        """Carry out a request; answers whether it is a stop, which the caller carries out."""
+        if request == "quiet":
+            self._quiet()
+            logger.info("quiet: takes no more jobs: worker=%s", self.identity)
+        elif request == "resume":
+            self._resume()
+        elif request == "stacks":
+            logger.warning("stacks:\n%s", stacks.describe_stacks(self._aio.loop))
+        return request == "stop"
 
     def _beat_first(self) -> bool:
         while True:
@@ -117,7 +129,7 @@ class Launcher:
             else:
                 self._outage.worked("first beat")
                 return True
-            if self.requests.get(FIRST_BEAT_PAUSE_S) == "stop":
+            if self._obey(self.requests.get(FIRST_BEAT_PAUSE_S)):
                 return False
 
     def _start(self) -> None:
@@ -134,11 +146,13 @@ class Launcher:
             ",".join(f"{name}*{weight}" for name, weight in self._config.queues),
             redacted(self._config.redis_url),
         )
+        served = {name for name, _ in self._config.queues}
+        for queue in sorted({job.queue for job in self._jobs.values()} - served):
+            logger.info("jobs are declared for a queue that this worker does not take: %s", queue)
 
     def _quiet(self) -> None:
         self.dispatcher.quiet()
         self._poller.paused = True
-        logger.info("quiet: takes no more jobs: worker=%s", self.identity)
 
     def _resume(self) -> None:
         if not self.dispatcher.taking:
@@ -156,7 +170,7 @@ class Launcher:
             self._interrupt()
         self.dispatcher.abandon(LAST_CALLS_S)
         self.dispatcher.wait_until_ended(LAST_CALLS_S + self._config.redis_timeout)
-        self._threads.stop()
+        self._threads.stop(INTERRUPTED_GRACE_S)
         self._aio.stop(INTERRUPTED_GRACE_S)
         self._heartbeat.stop(LAST_CALLS_S)
         self._poller.stop(LAST_CALLS_S)
@@ -174,7 +188,10 @@ class Launcher:
                 return False
             if self.dispatcher.drained.wait(min(left, 0.1)):
                 break
-            if self.requests.get(0.0) == "stop":
+            request = self.requests.get(0.0)
+            if request == "stacks":
+                self._obey(request)
+            elif request == "stop":
                 logger.warning("asked to stop again: not waiting any longer")
                 return False
         return True
@@ -192,7 +209,7 @@ class Launcher:
     def _leave(self) -> None:
         try:
             self._rescuer.leave()
-        except RedisError as error:
+        except Exception as error:
             logger.error(
                 "can't sign off, this worker's jobs will be rescued: worker=%s error=%s",
                 self.identity,
@@ -205,4 +222,8 @@ class Launcher:
         )
 
     def _start_delivery(self, delivery: Delivery) -> None:
-        (self._aio if delivery.is_async else self._threads).submit(delivery)
+        try:
+            (self._aio if delivery.is_async else self._threads).submit(delivery)
+        except (OSError, RuntimeError):  # no thread, or no file for an event loop, can be had
+            logger.exception("can't start a job: %s", payload.label(delivery.envelope))
+            self.dispatcher.return_unstarted(delivery)

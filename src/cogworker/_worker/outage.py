@@ -4,6 +4,7 @@ import logging
 import threading
 
 from cogworker import clock
+from cogworker.errors import RedisUnavailable
 
 REPEAT_S = 60.0
 
@@ -26,8 +27,13 @@ class Outage:
             if tell:
                 self._told[site] = now
         if tell:
+            what = "is away" if isinstance(error, RedisUnavailable) else "refuses"
             self._logger.warning(
-                "redis is away, trying again: site=%s for_s=%.0f error=%s", site, now - since, error
+                "redis %s, trying again: site=%s for_s=%.0f error=%s",
+                what,
+                site,
+                now - since,
+                error,
             )
 
     def worked(self, site: str) -> None:

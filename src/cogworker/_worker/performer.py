@@ -59,7 +59,7 @@ class Performer:
         return Delivery(taken.tag, taken.payload, envelope, self._jobs.get(envelope.class_), now)
 
     def perform(self, delivery: Delivery) -> Move | None:
-        """Run a plain function here. Never raises."""
+        """Run a plain function here; only an interrupt that comes after the run gets out."""
         try:
             call = self._prepare(delivery)
             result = Context().run(_call, call)
@@ -69,9 +69,10 @@ class Performer:
                     f"{call.current.name} returned a coroutine that nobody awaits; "
                     f"declare it with async def"
                 )
+            delivery.returned = True
         except BaseException as error:  # SystemExit and the like are failures of the job, too
             return self._failed(delivery, error)
-        self._succeeded(delivery)
+        self._log_success(delivery)
         return None
 
     async def perform_async(self, delivery: Delivery) -> Move | None:
@@ -80,15 +81,21 @@ class Performer:
             call = self._prepare(delivery)
             running.set(call.current)
             await call.function(*call.args, **call.kwargs)
+            delivery.returned = True
         except BaseException as error:  # a task that let SystemExit out would end the event loop
             return self._failed(delivery, error)
-        self._succeeded(delivery)
+        self._log_success(delivery)
         return None
+
+    def not_run(self, delivery: Delivery) -> Move:
+        """What becomes of a delivery that could not be begun, or was interrupted: given back."""
+        logger.warning("given back: %s", payload.label(delivery.envelope))
+        return self._moves.give_back(self._worker, [(delivery.tag, KEEP)])[0]
 
     def _prepare(self, delivery: Delivery) -> Call:
         envelope, job = delivery.envelope, delivery.job
         if logger.isEnabledFor(logging.DEBUG):
-            logger.debug("start: jid=%s job=%s", envelope.jid, envelope.class_)
+            logger.debug("start: %s", payload.label(envelope))
         if job is None:
             raise UnknownJob(envelope.class_)
         named = None if envelope.kwargs is payload.NO_KWARGS else envelope.kwargs
@@ -98,57 +105,61 @@ class Performer:
         )
         return Call(job.function, args, kwargs, current)
 
-    def _succeeded(self, delivery: Delivery) -> None:
+    def _log_success(self, delivery: Delivery) -> None:
         if logger.isEnabledFor(logging.DEBUG):
-            logger.debug(
-                "done: jid=%s job=%s ran_ms=%.1f",
-                delivery.envelope.jid,
-                delivery.envelope.class_,
-                (clock.monotonic() - delivery.started_at) * 1000,
-            )
+            ran_ms = (clock.monotonic() - delivery.started_at) * 1000
+            logger.debug("done: %s ran_ms=%.1f", payload.label(delivery.envelope), ran_ms)
 
     def _failed(self, delivery: Delivery, error: BaseException) -> Move:
         if delivery.interrupted:
-            logger.warning(
-                "interrupted, given back: jid=%s job=%s",
-                delivery.envelope.jid,
-                delivery.envelope.class_,
-            )
-            return self._moves.give_back(self._worker, [(delivery.tag, KEEP)])[0]
+            return self.not_run(delivery)
         try:
             return self._settle_failure(delivery, error)
-        except Exception:
-            # Out of memory, say. The job is kept as it was: its failure must not be lost.
-            logger.exception("can't record a failure, moved to dead: jid=%s", delivery.envelope.jid)
+        except BaseException:  # out of memory, say: the failure must not be lost
+            logger.exception("can't record a failure, moved to dead: tag=%s", delivery.tag)
             return self._moves.bury(self._worker, delivery.tag, KEEP)
 
     def _settle_failure(self, delivery: Delivery, error: BaseException) -> Move:
         envelope = delivery.envelope
         failures = _failures(envelope.retry_count) + 1
-        changes = {"retry_count": failures, **failure.describe(error)}
-        if failures == 1:
-            changes["failed_at"] = clock.wall()
-        kept = payload.amend(delivery.payload, changes, drop=("orphaned",))
-        if failures > retry.budget(envelope.retry):
-            self._log(delivery, failures, changes, "dead")
+        retries = retry.budget(envelope.retry)
+        described = failure.describe(error)
+        try:
+            kept = payload.amend(
+                delivery.payload,
+                {"retry_count": failures, **described},
+                missing={"failed_at": clock.wall()},
+                drop=("orphaned",),
+            )
+        except InvalidPayload as problem:  # some part of it that nobody had to read before
+            kept = payload.wrap_unparseable(delivery.payload, delivery.queue, problem, clock.wall())
+            retries = 0
+        if failures > retries:
+            self._log_failure(delivery, failures, described, "dead")
             return self._moves.bury(self._worker, delivery.tag, kept)
         policy = delivery.job.policy if delivery.job is not None else _DEFAULT_POLICY
         delay_s = policy.delay_before(failures, error)
-        self._log(delivery, failures, changes, f"again in {delay_s:.1f} s")
+        self._log_failure(delivery, failures, described, f"again in {delay_s:.1f} s")
         return self._moves.retry(self._worker, delivery.tag, kept, delay_s)
 
-    def _log(
+    def _log_failure(
         self, delivery: Delivery, attempt: int, error: Mapping[str, Any], outcome: str
     ) -> None:
-        logger.warning(
-            "failed, %s: jid=%s job=%s attempt=%d error=%s: %s",
-            outcome,
-            delivery.envelope.jid,
-            delivery.envelope.class_,
-            attempt,
-            error["error_class"],
-            error["error_message"][:500].encode("unicode_escape").decode(),
-        )
+        """One line; with the stack trace when the job is dead."""
+        try:
+            backtrace = "".join(f"\n{line}" for line in error["error_backtrace"])
+            logger.log(
+                logging.ERROR if outcome == "dead" else logging.WARNING,
+                "failed, %s: %s attempt=%d error=%s: %s%s",
+                outcome,
+                payload.label(delivery.envelope),
+                attempt,
+                error["error_class"],
+                error["error_message"][:500].encode("unicode_escape").decode(),
+                backtrace if outcome == "dead" else "",
+            )
+        except Exception:  # a log line must not decide what becomes of a job
+            logger.exception("can't log a failure: tag=%s", delivery.tag)
 
 
 def _call(call: Call) -> Any:

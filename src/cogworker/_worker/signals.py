@@ -10,6 +10,7 @@ import os
 import select
 import signal
 from collections import deque
+from collections.abc import Iterator
 from types import FrameType
 from typing import Literal
 
@@ -25,18 +26,24 @@ _MEANINGS: dict[signal.Signals, Request] = {
     signal.SIGTTIN: "stacks",
 }
 
+_taken = False
+"""Whether this process's signals are requests now."""
+
 
 class Requests:
     """What a worker has been asked to do, in order."""
 
     def __init__(self) -> None:
         self._noted: deque[Request] = deque()
+        self._closed = False
         self._read, self._write = os.pipe()
         os.set_blocking(self._read, False)
         os.set_blocking(self._write, False)
 
     def put(self, request: Request) -> None:
         """Ask, from any thread."""
+        if self._closed:
+            return
         self._noted.append(request)
         with contextlib.suppress(BlockingIOError):  # the pipe is full: the reader will wake
             os.write(self._write, b"!")
@@ -55,11 +62,43 @@ class Requests:
                 os.read(self._read, 4096)
         return self._noted.popleft()
 
-    def take_signals(self) -> None:
-        """Turn this process's signals into requests. Only the main thread can."""
-        signal.set_wakeup_fd(self._write, warn_on_full_buffer=False)
-        for number in _MEANINGS:
-            signal.signal(number, self._on_signal)
+    @contextlib.contextmanager
+    def from_signals(self) -> Iterator[None]:
+        """Turn this process's signals into requests for a while. Only the main thread can.
+
+        Processes that a job forks get the default signals back: they must obey a TERM.
+        """
+        global _taken
+        before_fd = signal.set_wakeup_fd(self._write, warn_on_full_buffer=False)
+        before = {number: signal.signal(number, self._on_signal) for number in _MEANINGS}
+        _taken = True
+        try:
+            yield
+        finally:
+            _taken = False
+            for number, handler in before.items():
+                signal.signal(number, handler)
+            signal.set_wakeup_fd(before_fd)
+
+    def close(self) -> None:
+        """Give back the pipe; later requests are ignored."""
+        self._closed = True
+        os.close(self._read)
+        os.close(self._write)
 
     def _on_signal(self, number: int, _frame: FrameType | None) -> None:
         self._noted.append(_MEANINGS[signal.Signals(number)])
+
+
+def _give_back_signals() -> None:
+    """In a forked child: a handler that only notes a word would make it deaf to TERM."""
+    global _taken
+    if _taken:
+        _taken = False
+        signal.set_wakeup_fd(-1)
+        for number in _MEANINGS:
+            default = signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL
+            signal.signal(number, default)
+
+
+os.register_at_fork(after_in_child=_give_back_signals)

@@ -38,6 +38,7 @@ class Slots:
         self._running: dict[bytes, Delivery] = {}
         self._finished: list[tuple[Delivery, Move | None]] = []
         self._ran_s = 0.0
+        self._closed = False
         self._on_finished = on_finished
 
     @property
@@ -83,6 +84,8 @@ class Slots:
         """Note the end of a run; answers with the next delivery for the same slot, if any."""
         now = clock.monotonic()
         with self._lock:
+            if self._closed:
+                return None
             self._ran_s += now - delivery.started_at
             self._running.pop(delivery.tag, None)
             self._finished.append((delivery, move))
@@ -103,10 +106,20 @@ class Slots:
             self._finished, self._ran_s = [], 0.0
         return finished
 
-    def peek(self) -> list[tuple[Delivery, Move | None]]:
-        """What ``collect`` would answer, left in place."""
+    def close(self) -> Finished:
+        """What ``collect`` answers, for the last time: runs that end later are not noted."""
         with self._lock:
-            return list(self._finished)
+            self._closed = True
+            self._ready.clear()
+            finished = Finished(self._finished, self._ran_s)
+            self._finished = []
+        return finished
+
+    def drop(self, delivery: Delivery) -> None:
+        """Free the slot of a delivery that could not be started."""
+        with self._lock:
+            self._running.pop(delivery.tag, None)
+            self._free += 1
 
     def reclaim(self, waited_s: float) -> list[Delivery]:
         """Take back all that is ready, if the oldest of it has waited that long."""

@@ -61,15 +61,15 @@ def _import(name: str) -> ModuleType:
             raise ConfigError(SETTING, f"there is no file {name}")
         sys.path.insert(0, str(path.parent.resolve()))
         name = path.stem
+    if not all(part.isidentifier() for part in name.split(".")):
+        raise ConfigError(SETTING, f"{name!r} is not a module's name")
     try:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:
-        if error.name is not None and (name == error.name or name.startswith(error.name + ".")):
-            raise ConfigError(
-                SETTING,
-                f"there is no module {error.name}; modules are looked for in {Path.cwd()} and "
-                f"among the installed packages",
-            ) from error
-        raise ConfigError(SETTING, f"importing {name} failed: {error}") from error
-    except (ValueError, TypeError) as error:
-        raise ConfigError(SETTING, f"{name!r} is not a module's name: {error}") from error
+        if error.name is None or not f"{name}.".startswith(f"{error.name}."):
+            raise  # it is missing somewhere in the application: its stack trace says where
+        raise ConfigError(
+            SETTING,
+            f"there is no module {error.name}; modules are looked for in {Path.cwd()} and "
+            f"among the installed packages",
+        ) from error

@@ -1,13 +1,13 @@
 """How a worker's log looks: one line an event, as text or JSON."""
 
+import json
 import logging
 import os
 import time
 from pathlib import Path
 
 from cogworker.errors import ConfigError
-from cogworker.job import current_job
-from cogworker.payload import encode
+from cogworker.job import CurrentJob, running
 
 
 class TextFormatter(logging.Formatter):
@@ -15,7 +15,7 @@ class TextFormatter(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         """One line, and a stack trace below it where there is one."""
-        job = current_job()
+        job = _job_of(record)
         parts = [
             _time(record),
             f"pid={os.getpid()}",
@@ -36,7 +36,7 @@ class JsonFormatter(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         """The same facts as the text has, by name."""
-        job = current_job()
+        job = _job_of(record)
         fields: dict[str, object] = {
             "time": _time(record),
             "pid": os.getpid(),
@@ -49,7 +49,7 @@ class JsonFormatter(logging.Formatter):
             fields |= {"jid": job.jid, "job": job.name}
         if record.exc_info:
             fields["exception"] = self.formatException(record.exc_info)
-        return encode(fields).decode()
+        return json.dumps(fields, ensure_ascii=False).encode("utf-8", "backslashreplace").decode()
 
 
 def set_up(level: str, form: str, file: Path | None) -> None:
@@ -71,3 +71,8 @@ def set_up(level: str, form: str, file: Path | None) -> None:
 def _time(record: logging.LogRecord) -> str:
     seconds = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
     return f"{seconds}.{int(record.msecs):03d}Z"
+
+
+def _job_of(record: logging.LogRecord) -> CurrentJob | None:
+    """The job that wrote a line; our own lines name theirs by themselves."""
+    return None if record.name.startswith("cogworker.") else running.get(None)

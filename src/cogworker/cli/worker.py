@@ -1,5 +1,7 @@
 """``cogworker worker``: run a worker until it is told to stop."""
 
+import atexit
+import contextlib
 import logging
 import os
 import sys
@@ -93,9 +95,11 @@ def worker(
 
 
 def _end() -> None:
-    """Leave at once when a job is stuck: the interpreter would wait for it, perhaps for ever."""
-    logging.shutdown()
-    sys.stdout.flush()
-    sys.stderr.flush()
-    if any(thread.name.startswith("cogworker-") for thread in threading.enumerate()):
-        os._exit(0)
+    """Leave at once when anything of a job goes on: the interpreter would wait for its threads."""
+    if threading.active_count() == 1:
+        return
+    atexit._run_exitfuncs()
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(ValueError, OSError):  # a job has closed it
+            stream.flush()
+    os._exit(0)

@@ -1,14 +1,19 @@
 """Runs ``async`` functions as tasks of one event loop, in a thread of its own."""
 
 import asyncio
+import logging
 import threading
 from collections import deque
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 from contextvars import Context
+from functools import partial
+from typing import Any
 
 from cogworker._engine.plan import Move
 from cogworker._worker.delivery import Delivery
 from cogworker._worker.slots import Slots
+
+logger = logging.getLogger("cogworker.worker")
 
 
 class AsyncExecutor:
@@ -17,19 +22,22 @@ class AsyncExecutor:
     def __init__(
         self,
         slots: Slots,
-        perform: Callable[[Delivery], Awaitable[Move | None]],
+        perform: Callable[[Delivery], Coroutine[Any, Any, Move | None]],
+        not_run: Callable[[Delivery], Move],
         pass_on: Callable[[Delivery], None],
         close_connections: Callable[[], Awaitable[None]],
     ) -> None:
         self._slots = slots
         self._perform = perform
+        self._not_run = not_run
         self._pass_on = pass_on
         self._close_connections = close_connections
+        self._lock = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
+        self._stopping = False
         self._inbox: deque[Delivery] = deque()
-        self._drain_is_due = False
-        self._tasks: dict[bytes, asyncio.Task[None]] = {}
+        self._tasks: dict[bytes, asyncio.Task[Move | None]] = {}
 
     @property
     def loop(self) -> asyncio.AbstractEventLoop | None:
@@ -37,17 +45,15 @@ class AsyncExecutor:
         return self._loop
 
     def submit(self, delivery: Delivery) -> None:
-        """Run a delivery, for which its caller has taken a slot."""
-        if self._loop is None:
-            self._loop = asyncio.new_event_loop()
-            self._thread = threading.Thread(
-                target=self._run_loop, name="cogworker-async", args=(self._loop,), daemon=True
-            )
-            self._thread.start()
-        self._inbox.append(delivery)
-        if not self._drain_is_due:  # each call writes to the loop's pipe: one serves for many
-            self._drain_is_due = True
-            self._loop.call_soon_threadsafe(self._drain)
+        """Run a delivery, for which its caller has taken a slot.
+
+        Raises OSError or RuntimeError when no loop can be started.
+        """
+        with self._lock:
+            loop = self._loop or self._start_loop()
+            self._inbox.append(delivery)
+            if len(self._inbox) == 1:  # each call writes to the loop's pipe: one serves for many
+                loop.call_soon_threadsafe(self._drain)
 
     def interrupt(self, delivery: Delivery) -> None:
         """Cancel the task that runs a delivery."""
@@ -58,12 +64,26 @@ class AsyncExecutor:
         """End the loop, if it gets there in time."""
         if self._loop is None or self._thread is None:
             return
+        self._stopping = True
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(timeout_s)
 
+    def _start_loop(self) -> asyncio.AbstractEventLoop:
+        loop = asyncio.new_event_loop()
+        thread = threading.Thread(
+            target=self._run_loop, name="cogworker-async", args=(loop,), daemon=True
+        )
+        thread.start()
+        self._loop, self._thread = loop, thread
+        return loop
+
     def _run_loop(self, loop: asyncio.AbstractEventLoop) -> None:
         asyncio.set_event_loop(loop)
-        loop.run_forever()
+        while not self._stopping:
+            try:
+                loop.run_forever()  # a job can stop it, or raise SystemExit in a task of its own
+            except BaseException:
+                logger.exception("the event loop was ended by a job, and goes on")
         try:
             for task in asyncio.all_tasks(loop):
                 task.cancel()
@@ -73,28 +93,32 @@ class AsyncExecutor:
             loop.close()
 
     def _drain(self) -> None:
-        self._drain_is_due = False
-        while self._inbox:
-            self._start(self._inbox.popleft())
+        with self._lock:
+            deliveries = list(self._inbox)
+            self._inbox.clear()
+        for delivery in deliveries:
+            self._start(delivery)
 
     def _start(self, delivery: Delivery) -> None:
         assert self._loop is not None  # noqa: S101 - this runs on it
         task = self._loop.create_task(
-            self._run(delivery),
+            self._perform(delivery),
             name=f"{delivery.envelope.class_} jid={delivery.envelope.jid}",
             context=Context(),
         )
         self._tasks[delivery.tag] = task
+        task.add_done_callback(partial(self._finish, delivery))
 
     def _cancel(self, tag: bytes) -> None:
         if (task := self._tasks.get(tag)) is not None:
             task.cancel()
 
-    async def _run(self, delivery: Delivery) -> None:
-        try:
-            move = await self._perform(delivery)
-        finally:
-            self._tasks.pop(delivery.tag, None)
+    def _finish(self, delivery: Delivery, task: "asyncio.Task[Move | None]") -> None:
+        self._tasks.pop(delivery.tag, None)
+        if task.cancelled() or task.exception() is not None:  # cancelled before its first step
+            move: Move | None = self._not_run(delivery)
+        else:
+            move = task.result()
         following = self._slots.finish(delivery, move)
         if following is None:
             return

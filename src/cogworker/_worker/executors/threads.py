@@ -1,7 +1,8 @@
 """Runs plain functions in threads that are started as they are needed."""
 
-import contextlib
 import ctypes
+import logging
+import os
 import threading
 from collections.abc import Callable
 from queue import SimpleQueue
@@ -11,6 +12,8 @@ from cogworker._worker.delivery import Delivery
 from cogworker._worker.slots import Slots
 from cogworker.errors import JobInterrupted
 
+logger = logging.getLogger("cogworker.worker")
+
 
 class ThreadExecutor:
     """At most as many threads as there are slots. Threads are daemons: a stuck one ends with us."""
@@ -19,56 +22,92 @@ class ThreadExecutor:
         self,
         slots: Slots,
         perform: Callable[[Delivery], Move | None],
+        not_run: Callable[[Delivery], Move],
         pass_on: Callable[[Delivery], None],
     ) -> None:
         self._slots = slots
         self._perform = perform
+        self._not_run = not_run
         self._pass_on = pass_on
         self._queue: SimpleQueue[Delivery | None] = SimpleQueue()
+        self._lock = threading.Lock()
         self._threads: list[threading.Thread] = []
+        self._load = 0
         self._runs: dict[bytes, int] = {}
+        self._pid = os.getpid()
 
     def submit(self, delivery: Delivery) -> None:
-        """Run a delivery, for which its caller has taken a slot."""
-        if len(self._threads) < self._slots.size:
-            self._start_thread()
+        """Run a delivery, for which its caller has taken a slot.
+
+        Raises RuntimeError when there is no thread and none can be started.
+        """
+        with self._lock:
+            if self._load >= len(self._threads):
+                self._start_thread()
+            self._load += 1
         self._queue.put(delivery)
 
     def interrupt(self, delivery: Delivery) -> None:
         """Raise JobInterrupted in the thread that runs a delivery, as soon as it runs Python."""
         thread = self._runs.get(delivery.tag)
         if thread is not None:
-            ctypes.pythonapi.PyThreadState_SetAsyncExc(
-                ctypes.c_ulong(thread), ctypes.py_object(JobInterrupted)
-            )
+            _raise_in(thread, JobInterrupted)
 
-    def stop(self) -> None:
-        """Let the threads end once they have nothing to run."""
+    def stop(self, timeout_s: float) -> None:
+        """Let the threads end once they have nothing to run; wait for those that do."""
         for _ in self._threads:
             self._queue.put(None)
+        for thread in self._threads:
+            if not self._runs:
+                thread.join(timeout_s)
 
     def _start_thread(self) -> None:
         name = f"cogworker-slot-{len(self._threads) + 1}"
         thread = threading.Thread(target=self._work, name=name, daemon=True)
-        self._threads.append(thread)
-        thread.start()
+        try:
+            thread.start()
+        except RuntimeError:
+            if not self._threads:
+                raise
+            logger.warning("can't start another thread, %d must do", len(self._threads))
+        else:
+            self._threads.append(thread)
 
     def _work(self) -> None:
-        # An interrupt may arrive just after the run that it was meant for.
-        with contextlib.suppress(JobInterrupted):
-            self._run_jobs(threading.get_ident())
+        while True:
+            try:
+                return self._run_deliveries(threading.get_ident())
+            except BaseException as error:  # an exception meant for a run that was over already
+                if not isinstance(error, JobInterrupted):
+                    logger.exception("an exception reached an idle slot, and is ignored")
 
-    def _run_jobs(self, ident: int) -> None:
+    def _run_deliveries(self, ident: int) -> None:
         while (delivery := self._queue.get()) is not None:
             following: Delivery | None = delivery
             while following is not None:
-                delivery = following
-                if delivery.is_async:
-                    self._pass_on(delivery)
+                if following.is_async:
+                    self._pass_on(following)
                     break
-                self._runs[delivery.tag] = ident
-                try:
-                    move = self._perform(delivery)
-                finally:
-                    del self._runs[delivery.tag]
-                following = self._slots.finish(delivery, move)
+                following = self._run(following, ident)
+            with self._lock:
+                self._load -= 1
+
+    def _run(self, delivery: Delivery, ident: int) -> Delivery | None:
+        self._runs[delivery.tag] = ident
+        try:
+            move = self._perform(delivery)
+        except BaseException:  # it came between the end of the run and here
+            move = None if delivery.returned else self._not_run(delivery)
+        del self._runs[delivery.tag]
+        if os.getpid() != self._pid:
+            os._exit(0)  # the job forked and came back here in the child, which has no slot
+        if delivery.interrupted:
+            _raise_in(ident, None)  # the interrupt must not hit what comes after the run
+        return self._slots.finish(delivery, move)
+
+
+def _raise_in(thread: int, error: type[BaseException] | None) -> None:
+    """Have a thread raise an exception; None takes back one that it has not raised yet."""
+    ctypes.pythonapi.PyThreadState_SetAsyncExc(
+        ctypes.c_ulong(thread), None if error is None else ctypes.py_object(error)
+    )

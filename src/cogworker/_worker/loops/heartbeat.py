@@ -35,12 +35,12 @@ class Heartbeat(Loop):
         self._worker = worker
         self._facts = facts
         self._interval_s = interval_s
-        self._failing = False
+        self._failing = True
         self._steady_at = 0.0
 
     @property
     def steady(self) -> bool:
-        """False from a beat that failed until the others, too, have had time to beat again.
+        """False at the start, and from a beat that failed, until all others could beat, too.
 
         After an outage of the server every worker looks dead for a moment.
         """

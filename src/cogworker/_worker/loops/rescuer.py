@@ -13,7 +13,7 @@ from cogworker._redis.runner import Runner
 from cogworker._worker import failure
 from cogworker._worker.loops.base import Loop
 from cogworker._worker.outage import Outage
-from cogworker.errors import InvalidPayload, JobOrphaned
+from cogworker.errors import InvalidPayload, JobOrphaned, RedisUnavailable
 
 logger = logging.getLogger("cogworker.worker")
 
@@ -59,7 +59,7 @@ class Rescuer(Loop):
             return min(NOT_STEADY_PAUSE_S, self._interval_s)
         for name in self._runner.run(self._moves.stale(self._threshold_s, MOST_CANDIDATES)):
             if name != self._worker.worker and not self.stopping:
-                self._rescue(InFlight(name))
+                self._try_to_rescue(InFlight(name))
         return self._interval_s * random.uniform(0.75, 1.0)  # noqa: S311 - only spreads the load
 
     def leave(self) -> None:
@@ -68,6 +68,15 @@ class Rescuer(Loop):
         for jobs in _newest_first(held):
             moves = self._moves.give_back(self._worker, [(job.tag, KEEP) for job in jobs])
             self._runner.run(self._moves.rescue(self._worker, None, moves))
+
+    def _try_to_rescue(self, dead: InFlight) -> None:
+        """One worker whose jobs can't be brought back must not stand before the others."""
+        try:
+            self._rescue(dead)
+        except RedisUnavailable:
+            raise
+        except Exception:
+            logger.exception("can't rescue a worker's jobs: worker=%s", dead.worker)
 
     def _rescue(self, dead: InFlight) -> None:
         held = self._runner.run(self._moves.examine(dead, self._threshold_s))
@@ -94,23 +103,21 @@ class Rescuer(Loop):
         for job in jobs:
             try:
                 times = payload.parse(job.payload).orphaned
+                times = times + 1 if type(times) is int and times > 0 else 1
+                if times > self._max_orphanings:
+                    moves.append(self._bury(dead, job, times))
+                else:
+                    back.append((job.tag, payload.amend(job.payload, {"orphaned": times})))
             except InvalidPayload:
                 back.append((job.tag, KEEP))  # whoever takes it says what is wrong with it
-                continue
-            times = times + 1 if type(times) is int and times > 0 else 1
-            if times > self._max_orphanings:
-                moves.append(self._bury(dead, job, times))
-            else:
-                back.append((job.tag, payload.amend(job.payload, {"orphaned": times})))
         return [*self._moves.give_back(dead, back), *moves]
 
     def _bury(self, dead: InFlight, job: Taken, times: int) -> Move:
         changes = {
             **failure.describe(JobOrphaned(times, self._max_orphanings)),
-            "failed_at": clock.wall(),
             "orphaned": times,
         }
-        kept = payload.amend(job.payload, changes)
+        kept = payload.amend(job.payload, changes, missing={"failed_at": clock.wall()})
         logger.error(
             "moved to dead, its worker died %d times: payload=%s",
             times,
