@@ -72,7 +72,7 @@ class Config:
     fetch_idle_max_interval: float = _setting(1.0, seconds(),
         "Longest time between two looks of an idle worker for jobs, in seconds.")
     orphan_threshold: float = _setting(300.0, seconds(),
-        "Time without a heartbeat after which a worker counts as dead, in seconds.")
+        "Time without a heartbeat, 12 intervals at least, that makes a worker dead, in seconds.")
     max_orphanings: int = _setting(3, whole(0, 1_000_000),
         "How many times a job may lose its worker; once more, and the job is put in dead.")
     heartbeat_interval: float = _setting(5.0, seconds(),

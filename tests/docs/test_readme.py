@@ -17,10 +17,11 @@ def blocks(language):
 
 
 def test_the_first_job_runs_as_told(tmp_path):
-    tasks, enqueue, policies = blocks("python")
+    tasks, enqueue, policies, look = blocks("python")
     (tmp_path / "tasks.py").write_text(tasks)
     (tmp_path / "enqueue.py").write_text(enqueue)
     (tmp_path / "policies.py").write_text(policies)
+    (tmp_path / "look.py").write_text(look)
     [command] = re.findall(r"^cogworker (worker -r .*)$", "".join(blocks("sh")), re.M)
     log = tmp_path / "worker.log"
     python = [sys.executable, "-W", "error"]
@@ -42,6 +43,10 @@ def test_the_first_job_runs_as_told(tmp_path):
         for text in ("HELLO ADA", "hello bob", "hello dora", "hello emil", "hello finn", "grace@"):
             eventually(lambda text=text: text in log.read_text())
         assert "hello cleo" not in log.read_text()
+        looked = subprocess.run(
+            [*python, "look.py"], cwd=tmp_path, env=environment, check=True, capture_output=True
+        )
+        assert b"scheduled=1" in looked.stdout
         worker.send_signal(signal.SIGINT)
         assert worker.wait(30) == 0
     finally:

@@ -31,17 +31,6 @@ sys.stdin.read()
 """
 
 
-def _has_server() -> bool:
-    try:
-        find_server()
-    except EmbeddedServerError:
-        return False
-    return True
-
-
-needs_server = pytest.mark.skipif(not _has_server(), reason="no Valkey or Redis server to embed")
-
-
 def wait_until(condition: Callable[[], bool], what: str, seconds: float = 30.0) -> None:
     deadline = time.monotonic() + seconds
     while not condition():
@@ -167,7 +156,6 @@ def short_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
 # -- one server for all -----------------------------------------------------------------------
 
 
-@needs_server
 def test_ten_processes_that_start_at_once_share_one_server(place: Place) -> None:
     users = [place.start_user() for _ in range(10)]
     answers = {answer(user) for user in users}
@@ -175,7 +163,6 @@ def test_ten_processes_that_start_at_once_share_one_server(place: Place) -> None
     assert (place.path / "server.log").read_text().count("Server initialized") == 1
 
 
-@needs_server
 def test_start_and_stop_are_idempotent(place: Place) -> None:
     server = EmbeddedServer(place.path)
     server.stop()
@@ -190,14 +177,12 @@ def test_start_and_stop_are_idempotent(place: Place) -> None:
         _ = server.url
 
 
-@needs_server
 def test_a_directory_can_be_named_in_different_ways(place: Place, tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(place.path.parent)
     with EmbeddedServer(place.path) as one, EmbeddedServer(f"{tmp_path}/link/data") as two:
         assert (one.pid, one.url) == (two.pid, two.url)
 
 
-@needs_server
 def test_only_its_owner_can_reach_it(place: Place) -> None:
     with EmbeddedServer(place.path) as server:
         assert place.path.stat().st_mode & 0o777 == 0o700
@@ -207,7 +192,6 @@ def test_only_its_owner_can_reach_it(place: Place) -> None:
             assert client.config_get("maxmemory-policy") == {"maxmemory-policy": "noeviction"}
 
 
-@needs_server
 @pytest.mark.parametrize("name", ["n" * 120, "with space?and#and%41"])
 def test_unusual_directory_names(short_path: Path, name: str) -> None:
     place = Place(short_path / name)
@@ -231,7 +215,6 @@ def test_unusual_directory_names(short_path: Path, name: str) -> None:
 # -- what lies on disk ------------------------------------------------------------------------
 
 
-@needs_server
 def test_data_outlives_a_stop(place: Place) -> None:
     with EmbeddedServer(place.path) as server:
         put(server.url, "kept")
@@ -240,7 +223,6 @@ def test_data_outlives_a_stop(place: Place) -> None:
         assert get(server.url) == "kept"
 
 
-@needs_server
 def test_data_is_gone_after_a_stop_if_not_durable(place: Place) -> None:
     with EmbeddedServer(place.path, durable=False) as server:
         put(server.url, "lost")
@@ -249,7 +231,6 @@ def test_data_is_gone_after_a_stop_if_not_durable(place: Place) -> None:
         assert get(server.url) is None
 
 
-@needs_server
 def test_what_a_crash_of_the_machine_leaves_behind_is_no_obstacle(place: Place) -> None:
     with EmbeddedServer(place.path) as server:
         put(server.url, "kept")
@@ -262,7 +243,6 @@ def test_what_a_crash_of_the_machine_leaves_behind_is_no_obstacle(place: Place) 
         assert get(server.url) == "kept"
 
 
-@needs_server
 @pytest.mark.parametrize("name", ["data", "n" * 120])
 def test_a_removed_directory_does_not_harm_its_successor(short_path: Path, name: str) -> None:
     place = Place(short_path / name)
@@ -280,7 +260,6 @@ def test_a_removed_directory_does_not_harm_its_successor(short_path: Path, name:
     place.wait_until_stopped()
 
 
-@needs_server
 def test_a_directory_can_be_removed_right_after_the_stop(place: Place, short_path: Path) -> None:
     server = EmbeddedServer(place.path).start()
     pid = server.pid
@@ -299,7 +278,6 @@ def test_a_directory_can_be_removed_right_after_the_stop(place: Place, short_pat
 # -- its end ----------------------------------------------------------------------------------
 
 
-@needs_server
 @pytest.mark.parametrize("how", ["normally", "killed"])
 def test_it_ends_with_the_last_of_its_users(place: Place, how: str) -> None:
     first, second, last = (place.start_user() for _ in range(3))
@@ -322,7 +300,6 @@ def kill_user(user: subprocess.Popen[str]) -> None:
     user.communicate()
 
 
-@needs_server
 def test_a_forked_child_leaves_alone(place: Place) -> None:
     with EmbeddedServer(place.path) as server:
         child = fork()
@@ -334,7 +311,6 @@ def test_a_forked_child_leaves_alone(place: Place) -> None:
         put(server.url, "reachable")
 
 
-@needs_server
 def test_a_forked_child_keeps_it_alive_until_its_own_end(place: Place) -> None:
     server = EmbeddedServer(place.path).start()
     pid = server.pid
@@ -354,7 +330,6 @@ def test_a_forked_child_keeps_it_alive_until_its_own_end(place: Place) -> None:
     place.wait_until_stopped()
 
 
-@needs_server
 def test_a_program_that_a_user_starts_does_not_keep_it_alive(place: Place) -> None:
     with EmbeddedServer(place.path):
         other = subprocess.Popen(
@@ -365,7 +340,6 @@ def test_a_program_that_a_user_starts_does_not_keep_it_alive(place: Place) -> No
     other.communicate(b"\n")
 
 
-@needs_server
 def test_who_comes_during_the_shutdown_gets_a_new_server(place: Place) -> None:
     server = EmbeddedServer(place.path).start()
     put(server.url, "kept")
@@ -391,7 +365,6 @@ def test_who_comes_during_the_shutdown_gets_a_new_server(place: Place) -> None:
 # -- violence ---------------------------------------------------------------------------------
 
 
-@needs_server
 def test_a_killed_server_comes_back_with_its_data(place: Place) -> None:
     with EmbeddedServer(place.path) as server:
         for round_ in ("first", "second"):
@@ -403,7 +376,6 @@ def test_a_killed_server_comes_back_with_its_data(place: Place) -> None:
             assert get(server.url) == round_
 
 
-@needs_server
 @pytest.mark.parametrize("used", [True, False])
 def test_a_killed_guardian_is_replaced_at_the_next_start(place: Place, used: bool) -> None:
     user = place.start_user()
@@ -423,7 +395,6 @@ def test_a_killed_guardian_is_replaced_at_the_next_start(place: Place, used: boo
     place.wait_until_stopped()
 
 
-@needs_server
 def test_an_adopted_server_ends_with_its_last_user(place: Place) -> None:
     with EmbeddedServer(place.path) as server:
         pid = server.pid
@@ -580,18 +551,15 @@ def test_an_unusable_directory(tmp_path: Path, name: str) -> None:
         EmbeddedServer(tmp_path / name).start()
 
 
-@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
-def test_a_read_only_parent_directory(tmp_path: Path) -> None:
-    tmp_path.chmod(0o500)
+def test_a_read_only_parent_directory() -> None:
+    # Where nobody, root included, can make a directory.
     with pytest.raises(EmbeddedServerError, match="name a directory that this user can write to"):
-        EmbeddedServer(tmp_path / "data").start()
-    tmp_path.chmod(0o700)
+        EmbeddedServer("/proc/data" if sys.platform == "linux" else "/data").start()
 
 
 # -- the surroundings of a user ---------------------------------------------------------------
 
 
-@needs_server
 def test_a_users_own_modules_and_signal_settings_do_not_reach_the_guardian(
     place: Place, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -632,7 +600,6 @@ def test_a_short_directory_of_somebody_else_is_not_used(
     second.parent.rmdir()
 
 
-@needs_server
 @pytest.mark.parametrize(("size", "kept"), [(900_000, True), (1_100_000, False)])
 def test_the_log_does_not_grow_without_end(place: Place, size: int, kept: bool) -> None:
     place.path.mkdir()
