@@ -13,18 +13,39 @@ def test_due_reads_pages_and_the_time_of_the_next_entry(run, moves, redis, keys,
     redis.zadd(keys.workers, {"w1": now, "w2": now})
     before = dump()
 
-    due = run(moves.due(2))
+    due = run(moves.due(2, 10**6))
 
     assert due.schedule == [b"a", b"b"]
     assert due.retry == [b"r"]
+    assert due.more
     assert due.workers == 2
     assert 25 < due.next_in_s <= 30
     assert now <= due.time <= server_time()
     assert dump() == before
 
 
+def test_reading_what_is_due_stops_after_so_many_bytes(run, moves, redis, keys):
+    redis.zadd(keys.retry, {f"{number:03}" + "x" * 10_000: number for number in range(1, 101)})
+
+    due = run(moves.due(100, 500_000))
+
+    assert 50 <= len(due.retry) <= 70
+    assert due.more
+    assert not run(moves.due(200, 10**7)).more
+
+
+def test_a_set_that_is_damaged_does_not_hide_the_other(run, moves, redis, keys):
+    redis.set(keys.schedule, "not a sorted set")
+    redis.zadd(keys.retry, {"a": 1})
+
+    due = run(moves.due(10, 10**6))
+
+    assert due.retry == [b"a"]
+    assert [key for key, _ in due.problems] == [keys.schedule]
+
+
 def test_nothing_is_due_and_nothing_will_be(run, moves):
-    due = run(moves.due(10))
+    due = run(moves.due(10, 10**6))
 
     assert (due.schedule, due.retry, due.next_in_s, due.workers) == ([], [], None, 0)
 

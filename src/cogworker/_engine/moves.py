@@ -91,10 +91,13 @@ class Moves:
 
     # What comes back by itself.
 
-    def due(self, limit: int) -> Command[Due]:
-        """Read up to ``limit`` due entries of the schedule and of the retry set, oldest first."""
+    def due(self, limit: int, most_bytes: int) -> Command[Due]:
+        """Read up to ``limit`` due entries of the schedule and of the retry set, oldest first.
+
+        Reading a set stops early after ``most_bytes``.
+        """
         keys = (self.keys.workers, self.keys.schedule, self.keys.retry)
-        return Command("due", scripts.DUE, keys, (limit,), replies.read_due)
+        return Command("due", scripts.DUE, keys, (limit, most_bytes), replies.read_due)
 
     def promote(self, source: Source, jobs: Iterable[tuple[bytes, bytes, str]]) -> Sequence[Move]:
         """Due jobs, each an entry, its new payload and its queue, go to their queues."""

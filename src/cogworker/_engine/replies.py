@@ -43,12 +43,15 @@ class Turned(NamedTuple):
 class Due(NamedTuple):
     """Entries that are due; ``next_in_s`` is the time until the next one, None when there is none.
 
-    ``workers`` is the number of workers that share the work of promoting.
+    ``workers`` is the number of workers that share the work of promoting; ``more`` says that this is
+    not all; ``problems`` are sets that could not be read.
     """
 
     time: float
     next_in_s: float | None
     workers: int
+    more: bool
+    problems: Sequence[tuple[str, str]]
     schedule: Sequence[bytes]
     retry: Sequence[bytes]
 
@@ -99,8 +102,16 @@ def read_turned(reply: Raw) -> Turned | None:
 
 def read_due(reply: Raw) -> Due:
     """Read what is due."""
-    time, next_in, workers, schedule, retry = reply
-    return Due(float(time), float(next_in) if next_in else None, workers, schedule, retry)
+    time, next_in, workers, more, problems, schedule, retry = reply
+    return Due(
+        float(time),
+        float(next_in) if next_in else None,
+        workers,
+        bool(more),
+        [(text(key), text(error)) for key, error in _pairs(problems)],
+        schedule,
+        retry,
+    )
 
 
 def read_pushed(reply: Raw) -> Moved | None:

@@ -17,6 +17,7 @@ from cogworker.errors import InvalidPayload
 logger = logging.getLogger("cogworker.worker")
 
 PAGE = 200
+PAGE_BYTES = 1024 * 1024
 POSTPONED_S = 60.0
 SHORTEST_PAUSE_S = 0.05
 """The fleet together asks about every 50 ms while something is due soon: each worker waits that
@@ -38,14 +39,16 @@ class Poller(Loop):
     def tick(self) -> float:
         """Promote all that is due, a page at a time."""
         while not self.paused and not self.stopping:
-            due = self._runner.run(self._moves.due(PAGE))
+            due = self._runner.run(self._moves.due(PAGE, PAGE_BYTES))
+            for key, error in due.problems:
+                logger.error("a set can't be read: key=%s error=%s", key, error)
             moves = [
                 *self._promotions(Place.SCHEDULE, due.schedule, due.time),
                 *self._promotions(Place.RETRY, due.retry, due.time),
             ]
             if moves:
                 self._postpone(self._runner.run(self._moves.move(moves)), due)
-            if max(len(due.schedule), len(due.retry)) < PAGE:
+            if not due.more:
                 return self._pause(due.next_in_s, due.workers)
         return self._interval_s
 

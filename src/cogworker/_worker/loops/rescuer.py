@@ -19,6 +19,7 @@ logger = logging.getLogger("cogworker.worker")
 
 MOST_CANDIDATES = 100
 MOST_JOBS = 500
+MOST_BYTES = 4 * 1024 * 1024
 NOT_STEADY_PAUSE_S = 1.0
 
 
@@ -128,7 +129,13 @@ class Rescuer(Loop):
 
 def _newest_first(held: list[Taken]) -> Iterator[list[Taken]]:
     """What a worker held, in portions, at least one: the last portion put back is taken first."""
-    for end in range(len(held), 0, -MOST_JOBS):
-        yield held[max(0, end - MOST_JOBS) : end]
-    if not held:
-        yield []
+    portion: list[Taken] = []
+    size = 0
+    for job in reversed(held):
+        portion.insert(0, job)
+        size += len(job.payload)
+        if len(portion) == MOST_JOBS or size >= MOST_BYTES:
+            yield portion
+            portion, size = [], 0
+    if portion or not held:
+        yield portion
