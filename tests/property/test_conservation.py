@@ -165,7 +165,7 @@ class Conservation(RuleBasedStateMachine):
     @rule(source=st.sampled_from([Place.SCHEDULE, Place.RETRY]), queue=st.sampled_from(QUEUES))
     def promote(self, source, queue):
         everything_is_due(self.redis, self.keys)
-        due = self.run(self.moves.due(3))
+        due = self.run(self.moves.due(3, 10**6))
         entries = due.schedule if source is Place.SCHEDULE else due.retry
         changed = {entry: self.payload() for entry in entries}
         jobs = [(entry, payload, queue) for entry, payload in changed.items()]

@@ -43,7 +43,7 @@ class Turned(NamedTuple):
 class Due(NamedTuple):
     """Entries that are due; ``next_in_s`` is the time until the next one, None when there is none.
 
-    ``workers`` is the number of workers that share the work of promoting; ``more`` says that this is
+    ``workers`` is the number of workers that share the promoting; ``more`` says that this is
     not all; ``problems`` are sets that could not be read.
     """
 
