@@ -79,7 +79,25 @@ def test_a_dead_worker_s_jobs_come_back_in_order_and_nothing_is_left_of_it(
     moved = run(moves.rescue(worker, 300, moves.give_back(worker, _back(held))))
 
     assert moved == ((), (), ())
-    assert dump() == {"queue:a": [b"3", b"2", b"1"], "queues": {b"a"}, "wake:a": [b"1", b"1"]}
+    assert dump() == {
+        "queue:a": [b"3", b"2", b"1"],
+        "queues": {b"a"},
+        "wake:a": [b"1", b"1"],
+        "worker:w1:in_flight": {b"@turn": b"1"},  # the fence, for an hour
+    }
+    assert 3500 < redis.ttl(keys.in_flight("w1")) <= 3600
+
+
+def test_a_packet_that_comes_after_the_rescue_takes_nothing_and_the_fence_does_not_expire(
+    run, moves, worker, held, redis, keys
+):
+    run(moves.turn(worker, 2, [], 0, []))
+    die(redis, keys, worker, 301)
+    run(moves.rescue(worker, 300, moves.give_back(worker, _back(held))))
+
+    assert run(moves.turn(worker, 1, [], 2, ["a"])) is None
+    assert len(run(moves.turn(worker, 3, [], 2, ["a"])).taken) == 2
+    assert redis.ttl(keys.in_flight("w1")) == -1
 
 
 def test_a_worker_that_still_holds_jobs_is_not_forgotten(run, moves, worker, held, redis, keys):

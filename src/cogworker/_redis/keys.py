@@ -63,7 +63,10 @@ class Keys:
         return self._worker + worker
 
     def in_flight(self, worker: str) -> str:
-        """HASH: payloads by delivery tag, and the field ``@turn`` (see ``turn.lua``)."""
+        """HASH: payloads by delivery tag, and the field ``@turn`` (see ``turn.lua``).
+
+        Goes with a clean stop, or an hour after its worker was rescued.
+        """
         return f"{self._worker}{worker}:in_flight"
 
     def producer(self, lane: str) -> str:

@@ -24,8 +24,8 @@ T = TypeVar("T")
 
 PATIENT = (0.0, 0.1, 0.5)
 """Pauses before sending again, in seconds: what a caller of ``enqueue`` is made to wait."""
-ONCE = ()
-"""For callers that have a loop of their own."""
+ONCE = (0.0,)
+"""For callers that have a loop of their own: once more, on a fresh connection."""
 
 _NO_ANSWER = (
     redis_errors.ConnectionError,
@@ -135,7 +135,7 @@ class AsyncRunner:
 
         Raises RedisUnavailable when there is none, and RedisRefused when the server says no.
         """
-        idle = self._loops.setdefault(asyncio.get_running_loop(), [])
+        idle = self._idle_of(asyncio.get_running_loop())
         pauses = iter(self._pauses)
         while True:
             connection = idle.pop() if idle else self.connector.connect_async()
@@ -147,6 +147,15 @@ class AsyncRunner:
                 continue
             idle.append(connection)
             return command.read(reply)
+
+    def _idle_of(self, loop: asyncio.AbstractEventLoop) -> list[aio.AbstractConnection]:
+        idle = self._loops.get(loop)
+        if idle is None:
+            # Connections refer to their loop: those of a closed one would stay for ever.
+            for other in [other for other in self._loops if other.is_closed()]:
+                del self._loops[other]
+            idle = self._loops[loop] = []
+        return idle
 
     async def _pause_after(
         self, error: BaseException, command: Command[Any], pauses: Iterator[float]

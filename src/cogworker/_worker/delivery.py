@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from cogworker._engine.plan import Move
 from cogworker._engine.replies import queue_of
 from cogworker.job import Job
 from cogworker.payload import Envelope
@@ -11,13 +12,15 @@ class Delivery:
     """A job that this worker holds, until it is settled.
 
     ``job`` is None when no job of that name is declared here. ``interrupted`` is set when the
-    worker, at its end, has asked the run to stop; ``returned`` when the function has come back.
+    worker, at its end, has asked the run to stop; ``returned`` when the run is over, with ``move``,
+    None for a success, as its outcome.
     """
 
     __slots__ = (
         "envelope",
         "interrupted",
         "job",
+        "move",
         "payload",
         "ready_at",
         "returned",
@@ -36,6 +39,7 @@ class Delivery:
         self.started_at = 0.0
         self.interrupted = False
         self.returned = False
+        self.move: Move | None = None
 
     @property
     def queue(self) -> str:

@@ -40,6 +40,8 @@ logger = logging.getLogger("cogworker.worker")
 MOST_TAKEN = 1000
 LISTEN_S = 5.0
 """How long one question for a wake-up token lasts; then it is asked again."""
+UNSTARTED_PAUSE_S = 1.0
+"""How long nothing is taken after a job could not be started: another worker may run it."""
 STUCK_PAUSE_S = 1.0
 """How long a settlement that the server refused waits before it is tried again."""
 
@@ -85,6 +87,7 @@ class Dispatcher:
         self._stuck_until = 0.0
         self._hungry = True
         self._look_again_at = 0.0
+        self._take_again_at = 0.0
         self._paused: frozenset[str] = frozenset()
         self.taking = True
         self._abandon_by: float | None = None
@@ -117,6 +120,7 @@ class Dispatcher:
         """A delivery could not be started, for want of a thread, say: it is given back."""
         self.slots.drop(delivery)
         self._unstarted.append(delivery)
+        self._take_again_at = clock.monotonic() + UNSTARTED_PAUSE_S
         self.alarm.ring()
 
     def wait_until_ended(self, timeout_s: float) -> bool:
@@ -156,7 +160,7 @@ class Dispatcher:
             self._tend_ready(now)
         elif not self._closed:
             self._close()
-        while self._unstarted:
+        while self._unstarted and not self._closed:
             self._readiness.retreat(now)
             self._give_back([self._unstarted.popleft()])
         if self._has_work(now):
@@ -176,7 +180,7 @@ class Dispatcher:
         )
 
     def _want(self) -> int:
-        if not self.taking:
+        if not self.taking or clock.monotonic() < self._take_again_at:
             return 0
         return min(self.slots.free + self._readiness.limit - self.slots.ready, MOST_TAKEN)
 
@@ -240,10 +244,9 @@ class Dispatcher:
                     refused[tag],
                 )
                 self._stuck.append(_only(move, tag))
+                self._stuck_until = clock.monotonic() + STUCK_PAUSE_S
             else:
                 self._held.pop(tag, None)
-        if self._stuck:
-            self._stuck_until = clock.monotonic() + STUCK_PAUSE_S
         for key, problem in moved.problems:
             self._tell(key, problem)
 
@@ -289,6 +292,7 @@ class Dispatcher:
     def _close(self) -> None:
         """At the end: settle what has finished, and give back everything else."""
         self._closed = True
+        self._unstarted.clear()  # they are among the held
         finished = self.slots.close()
         self._pending += self._moves_of(finished)
         leaving = {delivery.tag for delivery, _ in finished.deliveries}

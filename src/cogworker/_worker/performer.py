@@ -4,6 +4,7 @@ In order: find the job by its name, decode the arguments as its signature says, 
 the end of the call into a move: none for a success, otherwise again after a delay, or dead.
 """
 
+import contextlib
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from contextvars import Context
@@ -76,7 +77,7 @@ class Performer:
         return None
 
     async def perform_async(self, delivery: Delivery) -> Move | None:
-        """Run an ``async`` function here, in a task of its own. Never raises."""
+        """Run an ``async`` function here, in a task of its own."""
         try:
             call = self._prepare(delivery)
             running.set(call.current)
@@ -106,16 +107,22 @@ class Performer:
         return Call(job.function, args, kwargs, current)
 
     def _log_success(self, delivery: Delivery) -> None:
-        if logger.isEnabledFor(logging.DEBUG):
-            ran_ms = (clock.monotonic() - delivery.started_at) * 1000
+        if not logger.isEnabledFor(logging.DEBUG):
+            return
+        ran_ms = (clock.monotonic() - delivery.started_at) * 1000
+        with contextlib.suppress(Exception):  # a filter of the application must not undo a run
             logger.debug("done: %s ran_ms=%.1f", payload.label(delivery.envelope), ran_ms)
 
     def _failed(self, delivery: Delivery, error: BaseException) -> Move:
         if delivery.interrupted:
             return self.not_run(delivery)
         try:
-            return self._settle_failure(delivery, error)
+            delivery.move = self._settle_failure(delivery, error)
+            delivery.returned = True
+            return delivery.move
         except BaseException:  # out of memory, say: the failure must not be lost
+            if delivery.interrupted:
+                return self.not_run(delivery)
             logger.exception("can't record a failure, moved to dead: tag=%s", delivery.tag)
             return self._moves.bury(self._worker, delivery.tag, KEEP)
 

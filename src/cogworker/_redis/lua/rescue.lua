@@ -14,7 +14,10 @@ begin_although_full('HDEL', KEYS[4])
 move_groups()
 local left = redis.call('HLEN', KEYS[4]) - redis.call('HEXISTS', KEYS[4], '@turn')
 if left == 0 then
-  redis.call('DEL', KEYS[4], KEYS[3])
+  -- A worker that wakes goes on with its turns: without their number, a packet that comes late
+  -- could take other jobs under the tags that it still settles.
+  if threshold == '' then redis.call('DEL', KEYS[4]) else redis.call('EXPIRE', KEYS[4], 3600) end
+  redis.call('DEL', KEYS[3])
   redis.call('ZREM', KEYS[2], worker)
 end
 return {'rescued', lost, failed, problems}

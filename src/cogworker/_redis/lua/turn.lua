@@ -18,6 +18,7 @@ if turn < last then return {'stale'} end
 
 begin_although_full('HDEL', flight)
 redis.call('HSET', flight, '@turn', turn)
+redis.call('PERSIST', flight) -- a rescue lets what is left of it expire
 move_groups()
 if turn == last then -- what is gone was settled the first time, not lost
   return {{}, failed, problems, taken_before(flight, turn), {}, 'again'}

@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import os
 import threading
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine
@@ -36,6 +37,7 @@ class AsyncExecutor:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
         self._stopping = False
+        self._pid = os.getpid()
         self._inbox: deque[Delivery] = deque()
         self._tasks: dict[bytes, asyncio.Task[Move | None]] = {}
 
@@ -101,10 +103,10 @@ class AsyncExecutor:
 
     def _start(self, delivery: Delivery) -> None:
         assert self._loop is not None  # noqa: S101 - this runs on it
-        task = self._loop.create_task(
+        task = Context().run(
+            self._loop.create_task,
             self._perform(delivery),
             name=f"{delivery.envelope.class_} jid={delivery.envelope.jid}",
-            context=Context(),
         )
         self._tasks[delivery.tag] = task
         task.add_done_callback(partial(self._finish, delivery))
@@ -115,8 +117,11 @@ class AsyncExecutor:
 
     def _finish(self, delivery: Delivery, task: "asyncio.Task[Move | None]") -> None:
         self._tasks.pop(delivery.tag, None)
-        if task.cancelled() or task.exception() is not None:  # cancelled before its first step
-            move: Move | None = self._not_run(delivery)
+        if os.getpid() != self._pid:
+            os._exit(0)  # the job forked and came back here in the child, which has no slot
+        if task.cancelled() or task.exception() is not None:
+            # Cancelled before its first step, or, too late, after its last.
+            move = delivery.move if delivery.returned else self._not_run(delivery)
         else:
             move = task.result()
         following = self._slots.finish(delivery, move)

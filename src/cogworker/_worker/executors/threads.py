@@ -42,7 +42,7 @@ class ThreadExecutor:
         Raises RuntimeError when there is no thread and none can be started.
         """
         with self._lock:
-            if self._load >= len(self._threads):
+            if len(self._threads) <= self._load and len(self._threads) < self._slots.size:
                 self._start_thread()
             self._load += 1
         self._queue.put(delivery)
@@ -97,7 +97,7 @@ class ThreadExecutor:
         try:
             move = self._perform(delivery)
         except BaseException:  # it came between the end of the run and here
-            move = None if delivery.returned else self._not_run(delivery)
+            move = delivery.move if delivery.returned else self._not_run(delivery)
         del self._runs[delivery.tag]
         if os.getpid() != self._pid:
             os._exit(0)  # the job forked and came back here in the child, which has no slot

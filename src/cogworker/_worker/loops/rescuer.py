@@ -104,13 +104,18 @@ class Rescuer(Loop):
         for job in jobs:
             try:
                 times = payload.parse(job.payload).orphaned
+            except InvalidPayload:
+                back.append((job.tag, KEEP))  # whoever takes it says what is wrong with it
+                continue
+            try:
                 times = times + 1 if type(times) is int and times > 0 else 1
                 if times > self._max_orphanings:
                     moves.append(self._bury(dead, job, times))
                 else:
                     back.append((job.tag, payload.amend(job.payload, {"orphaned": times})))
-            except InvalidPayload:
-                back.append((job.tag, KEEP))  # whoever takes it says what is wrong with it
+            except InvalidPayload as error:  # it could not be counted, and come back for ever
+                wrapped = payload.wrap_unparseable(job.payload, job.queue, error, clock.wall())
+                moves.append(self._moves.bury(dead, job.tag, wrapped))
         return [*self._moves.give_back(dead, back), *moves]
 
     def _bury(self, dead: InFlight, job: Taken, times: int) -> Move:
