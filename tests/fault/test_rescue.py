@@ -1,5 +1,7 @@
 """Rescue, step by step: what dead workers hold comes back, whatever lies beside it."""
 
+import json
+
 import pytest
 
 from cogworker.inspector import Inspector
@@ -110,6 +112,48 @@ def test_a_run_that_ends_while_its_worker_closes_counts_and_does_not_run_again(a
 
     assert look.stats()[:5] == (1, 0, 0, 1, 0)
     worker.leave()
+
+
+def test_what_is_given_back_by_several_moves_keeps_its_order(app, look, ran):
+    for number in range(5):
+        app.push({"class": "job", "args": [number]})
+    worker = InlineWorker(app, run_jobs=False, concurrency=5)
+    worker.beat()
+    worker.turn()
+    for delivery in worker.started[::2]:
+        worker.dispatcher.return_unstarted(delivery)
+    worker.dispatcher.abandon(5.0)
+    worker.dispatcher.step()
+    worker.leave()
+
+    assert [json.loads(raw)["args"] for raw in look.waiting("default")] == [[0], [1], [2], [3], [4]]
+
+
+@pytest.mark.parametrize("late", [1, 2])
+def test_a_refused_settlement_is_tried_again_though_the_worker_is_busy(app, look, redis, late):
+    @app.job(name="bad")
+    def bad():
+        raise ValueError
+
+    app.push({"class": "bad"})
+    keys = app.client.keys
+    redis.set(keys.retry, "not a sorted set")
+    worker = InlineWorker(app)
+    worker.beat()
+    worker.turn()
+    worker.turn()
+    assert worker.dispatcher.held == 1
+    redis.delete(keys.retry)
+    until = worker.dispatcher._stuck_until
+    for _ in range(late):
+        worker.turn()  # others' turns don't put it off
+    assert worker.dispatcher._stuck_until == until
+
+    worker.dispatcher._stuck_until = 0.0
+    worker.turn()
+
+    assert look.stats().retrying == 1
+    assert worker.dispatcher.held == 0
 
 
 def test_the_first_failure_s_time_survives_the_last_orphaning(app, redis, look):

@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterable, Sequence
 from cogworker import clock, payload
 from cogworker._engine import presence
 from cogworker._engine.moves import Moves
-from cogworker._engine.places import InFlight
+from cogworker._engine.places import InFlight, Queue
 from cogworker._engine.plan import KEEP, Move
 from cogworker._engine.replies import Moved, Turned
 from cogworker._redis.command import Command
@@ -182,6 +182,8 @@ class Dispatcher:
     def _want(self) -> int:
         if not self.taking or clock.monotonic() < self._take_again_at:
             return 0
+        if len(self._stuck) >= self.slots.size:
+            return 0  # jobs that can't be settled must not pile up
         return min(self.slots.free + self._readiness.limit - self.slots.ready, MOST_TAKEN)
 
     # A turn.
@@ -208,7 +210,7 @@ class Dispatcher:
         if self._stuck and now >= self._stuck_until:
             moves += self._stuck
             self._stuck = []
-        moves += self._moves_of(finished)
+        moves = self._in_order([*moves, *self._moves_of(finished)])
         self._sent = {tag: move for move in moves for tag in _tags(move)}
         self._number += 1
         self._wanted = max(0, self._want())
@@ -219,6 +221,16 @@ class Dispatcher:
             self._wanted,
             self._order.draw() if self._wanted else (),
         )
+
+    def _in_order(self, moves: list[Move]) -> list[Move]:
+        """All that goes back to the front of queues as one, so that it keeps its order there."""
+        back = [move for move in moves if isinstance(move.target, Queue) and move.target.front]
+        if len(back) < 2:
+            return moves
+        words = [word for move in back for word in move.items if isinstance(word, bytes)]
+        pairs = zip(words[::2], words[1::2], strict=True)
+        others = [move for move in moves if move not in back]
+        return [*others, *self._moves.give_back(self._worker, pairs)]
 
     def _moves_of(self, finished: Finished) -> list[Move]:
         """The moves that settle finished runs: one for all successes, one each for the others."""

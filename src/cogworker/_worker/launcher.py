@@ -117,8 +117,14 @@ class Launcher:
         elif request == "resume":
             self._resume()
         elif request == "stacks":
-            logger.warning("stacks:\n%s", stacks.describe_stacks(self._aio.loop))
+            self._log_stacks()
         return request == "stop"
+
+    def _log_stacks(self) -> None:
+        try:
+            logger.warning("stacks:\n%s", stacks.describe_stacks(self._aio.loop))
+        except Exception:  # a frame's source comes from the application's own loaders
+            logger.exception("can't tell the stacks")
 
     def _beat_first(self) -> bool:
         while True:
