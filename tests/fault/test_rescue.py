@@ -114,6 +114,22 @@ def test_a_run_that_ends_while_its_worker_closes_counts_and_does_not_run_again(a
     worker.leave()
 
 
+def test_what_ended_while_redis_was_away_is_settled_before_its_worker_leaves(app, look, ran):
+    for label in ("ended", "runs"):
+        app.push({"class": "job", "args": [label]})
+    worker = InlineWorker(app, run_jobs=False)
+    worker.beat()
+    worker.turn()
+    worker.perform(worker.started[0])
+    worker.dispatcher._command = worker.dispatcher._compose(0.0)  # what nobody has answered yet
+    worker.dispatcher.abandon(0.0)
+
+    worker.dispatcher.settle_rest()
+    worker.leave()
+
+    assert look.stats()[:5] == (1, 0, 0, 1, 0)
+
+
 def test_what_is_given_back_by_several_moves_keeps_its_order(app, look, ran):
     for number in range(5):
         app.push({"class": "job", "args": [number]})

@@ -127,6 +127,11 @@ class Dispatcher:
         """Wait for the loop's end."""
         return self._ended.wait(timeout_s)
 
+    def settle_rest(self) -> None:
+        """Once more, after the loop's end: a run that has ended must not be given back."""
+        while self._command is not None or self._pending:
+            self.turn()
+
     @property
     def held(self) -> int:
         """How many jobs this worker holds, running, ready or waiting to be settled."""

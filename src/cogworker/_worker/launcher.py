@@ -194,6 +194,9 @@ class Launcher:
                 return False
             if self.dispatcher.drained.wait(min(left, 0.1)):
                 break
+            slots = self.dispatcher.slots
+            if slots.busy == slots.ready == 0 and self._outage.is_on("dispatcher"):
+                break  # nothing runs any more, and nothing can be settled
             request = self.requests.get(0.0)
             if request == "stacks":
                 self._obey(request)
@@ -214,6 +217,7 @@ class Launcher:
 
     def _leave(self) -> None:
         try:
+            self.dispatcher.settle_rest()
             self._rescuer.leave()
         except Exception as error:
             logger.error(

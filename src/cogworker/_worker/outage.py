@@ -18,6 +18,10 @@ class Outage:
         self._since: dict[str, float] = {}
         self._told: dict[str, float] = {}
 
+    def is_on(self, site: str) -> bool:
+        """Whether the last call of ``site`` got no answer."""
+        return site in self._since
+
     def failed(self, site: str, error: Exception) -> None:
         """A call of ``site`` got no answer: logged the first time, then once a minute."""
         now = clock.monotonic()
