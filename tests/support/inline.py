@@ -82,9 +82,9 @@ class InlineWorker:
     def work_off(self) -> None:
         """Turn until nothing is left to take or to settle."""
         while True:
-            taken = self.dispatcher.taken
+            started = len(self.started)
             self.turn()
-            if taken == self.dispatcher.taken and not self.dispatcher.held:
+            if started == len(self.started) and not self.dispatcher.held:
                 return
 
     def promote(self) -> None:

@@ -93,7 +93,6 @@ class Dispatcher:
         self._abandon_by: float | None = None
         self.drained = threading.Event()
         self._ended = threading.Event()
-        self.taken = 0
 
     # What other threads say to it.
 
@@ -285,7 +284,6 @@ class Dispatcher:
             else:
                 self._held[taken.tag] = accepted
                 deliveries.append(accepted)
-        self.taken += len(turned.taken)
         if self._wanted:
             self._hungry = len(turned.taken) == self._wanted
             self._look_again_at = now + self._idle_pause()
