@@ -129,6 +129,17 @@ def seconds(*, zero: bool = False) -> Kind:
     return Kind(check, _read_seconds)
 
 
+def _check_size(value: Any) -> int:
+    if isinstance(value, int) and not isinstance(value, bool) and 0 < value < 2**60:
+        return int(value)
+    raise _refusal("a number of bytes above 0, or as in 512M or 2G", value)
+
+
+def _read_size(text: str) -> Any:
+    match = re.fullmatch(r"\s*([0-9]{1,18})\s*([KMG]?)(?:i?B)?\s*", text, re.ASCII | re.IGNORECASE)
+    return int(match[1]) << {"": 0, "K": 10, "M": 20, "G": 30}[match[2].upper()] if match else text
+
+
 def choice(*words: str) -> Kind:
     def check(value: Any) -> str:
         if isinstance(value, str) and value.lower() in words:
@@ -271,6 +282,7 @@ def sentinel_settings(url: str) -> dict[str, Any]:
     raise _refusal("sentinel://[user:password@]host:port,host:port/master[/database]", url)
 
 
+SIZE = Kind(_check_size, _read_size)
 PORT = whole(1, 65_535)
 _WEIGHT = whole(1, 100)
 WORD = _text(rf"[^\s{_CONTROL}]{{1,200}}", "a text of 1 to 200 characters without spaces")

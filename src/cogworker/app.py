@@ -17,6 +17,7 @@ from cogworker.errors import DeclarationError, EnqueueError
 from cogworker.job import Job, declare
 from cogworker.payload import new_jid
 from cogworker.retry import RetryPolicy
+from cogworker.worker import Worker
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -101,6 +102,15 @@ class Cogworker:
     async def apush(self, payload: Mapping[str, Any]) -> str:
         """Push a payload as it is; see ``push``."""
         return await self.client.apush(self._prepare(payload))
+
+    def worker(self, **settings: Any) -> Worker:
+        """A worker in this process, for all jobs declared so far and later.
+
+        ``settings`` are this worker's own ``queues``, ``concurrency`` and the like, in place of the
+        application's. Raises ConfigError.
+        """
+        config = configuration.for_worker(self.config, settings)
+        return Worker(self.client, self.jobs, config)
 
     def close(self) -> None:
         """Close the connections of synchronous calls; later calls open new ones."""

@@ -15,7 +15,7 @@ import logging
 import os
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from itertools import chain
 from pathlib import Path
 from typing import Any, Literal
@@ -69,6 +69,8 @@ class Config:
         "Queues to take from, each name or name,weight; a name given twice adds to its weight.")
     queue_order: Literal["weighted", "strict"] = _setting("weighted", choice("weighted", "strict"),
         "weighted: random by weight; strict: from a queue only when those before it are empty.")
+    fetch: Literal["reliable", "basic"] = _setting("reliable", choice("reliable", "basic"),
+        "What becomes of a job whose worker died: reliable: it runs again; basic: it is dead.")
     fetch_idle_max_interval: float = _setting(1.0, seconds(),
         "Longest time between two looks of an idle worker for jobs, in seconds.")
     orphan_threshold: float = _setting(300.0, seconds(),
@@ -83,6 +85,12 @@ class Config:
         "Longest time between two looks for scheduled and retrying jobs, in seconds.")
     shutdown_timeout: float = _setting(25.0, seconds(zero=True),
         "Time that running jobs have to finish when their worker stops, in seconds.")
+    max_jobs: int | None = _setting(None, whole(1, 1_000_000_000_000),
+        "Number of jobs after which a worker stops, or a swarm replaces it.")
+    max_rss: int | None = _setting(None, kinds.SIZE,
+        "Memory over which a worker stops, or a swarm replaces it, in bytes or as in 512M.")
+    count: int | None = _setting(None, whole(1, 1000),
+        "How many workers a swarm has; by default one for each processor.")
     max_payload_bytes: int = _setting(1_048_576, whole(1, 536_870_912),
         "Largest job that can be enqueued, in bytes.")
     dead_max_jobs: int = _setting(10_000, whole(1, 1_000_000_000),
@@ -208,6 +216,25 @@ def _joined_url(url: str, given: Mapping[str, Any]) -> str:
     return f"{parts.scheme}://{account}{place}{path}" + (f"?{urlencode(query)}" if query else "")
 
 
+_SHARED = re.compile("redis_|namespace|environment|log_")
+
+
+def for_worker(config: Config, settings: Mapping[str, Any]) -> Config:
+    """The configuration of one worker, which differs in some settings from its application's.
+
+    Raises ConfigError, also for what an application and its workers must have in common.
+    """
+    source = "the arguments of worker()"
+    given = {name: value for name, value, _ in _from_mapping(settings, source)}
+    for name in given:
+        if _SHARED.match(name):
+            raise ConfigError(name, "belongs to the whole application; set it there", source)
+    try:
+        return replace(config, **given)
+    except ConfigError as error:
+        raise ConfigError(error.setting, error.problem, source) from None
+
+
 _KINDS: dict[str, Kind] = {setting.name: setting.metadata["kind"] for setting in fields(Config)}
 
 
@@ -269,7 +296,7 @@ def _from_environment(environ: Mapping[str, str]) -> _Values:
 
 
 def _warn_of_misspellings(environ: Mapping[str, str]) -> None:
-    # Others use the prefix too (COGWORKER_COUNT, COGWORKER_TEST_SERVER), so this can't be an error.
+    # Others use the prefix too (COGWORKER_TEST_SERVER, say), so this can't be an error.
     for variable in environ:
         name = variable.removeprefix(_PREFIX).lower()
         if variable.startswith(_PREFIX) and name not in _KINDS:

@@ -1,41 +1,124 @@
-"""Run a worker."""
+"""Run a worker in this process: as its main purpose, or beside something else."""
 
+import asyncio
 import contextlib
 import threading
+from collections.abc import Mapping
+from typing import Any, Literal, Self
 
+from cogworker._worker.host import Host
 from cogworker._worker.launcher import Launcher
-from cogworker.app import Cogworker
+from cogworker.client import Client
+from cogworker.config import Config
 from cogworker.errors import CogworkerError
+from cogworker.job import Job
+
+Ending = Literal["stop", "retire"]
+"""Why a worker ended: it was stopped, or told from afar to go and not be replaced."""
 
 
 class Worker:
-    """A worker in this process, for the jobs and settings of an application. It runs once."""
+    """A worker in this process, made by ``cog.worker()``. It runs once.
 
-    def __init__(self, app: Cogworker) -> None:
-        self._launcher = Launcher(app.client, app.jobs)
+    Either ``run`` it in this thread, or have it run beside something else, in a thread of its
+    own, without signal handlers::
+
+        with cog.worker(concurrency=2):      # or: async with
+            ...
+    """
+
+    def __init__(
+        self,
+        client: Client,
+        jobs: Mapping[str, Job[..., Any]],
+        config: Config,
+        host: Host | None = None,
+    ) -> None:
+        self._launcher = Launcher(client, jobs, config, host or Host())
         self._has_run = False
+        self._thread: threading.Thread | None = None
+        self._error: BaseException | None = None
 
     @property
     def identity(self) -> str:
         """The worker's name, ``host:pid:random``."""
         return self._launcher.identity
 
-    def run(self) -> None:
+    def run(self, *, lifeline: int | None = None) -> Ending:
         """Run until a TERM or INT signal has stopped it; see ``_worker.launcher`` for the order.
 
         TSTP makes it quiet, CONT resumes, TTIN logs all stacks, a second TERM or INT does not
         wait for running jobs. In a thread other than the main one signals are left alone, and
-        ``stop`` ends it.
+        ``stop`` ends it. ``lifeline`` is the file number of a pipe's reading end: it stops when the
+        other end is closed, by a parent that died for example.
         """
+        self._begin()
+        requests = self._launcher.requests
+        if lifeline is not None:
+            requests.stop_with(lifeline)
+        is_main = threading.current_thread() is threading.main_thread()
+        with contextlib.ExitStack() as stack:
+            stack.callback(requests.close)
+            if is_main:
+                stack.enter_context(requests.from_signals())
+            return "retire" if self._launcher.run() == "retire" else "stop"
+
+    def start(self) -> None:
+        """Run in a thread of its own; the process's signals are left alone."""
+        self._begin()
+        self._thread = threading.Thread(target=self._run_beside, name="cogworker-main", daemon=True)
+        self._thread.start()
+
+    def wait_until_ready(self, timeout_s: float | None = None) -> bool:
+        """Wait until it takes jobs; False when the time was up first, or it has ended.
+
+        Without Redis it does not get there, and goes on trying.
+        """
+        self._launcher.settled_in.wait(timeout_s)
+        return self._launcher.is_ready
+
+    def stop(self) -> None:
+        """Ask it to stop, from any thread; a second time: not to wait for running jobs."""
+        self._launcher.requests.put("stop")
+
+    def join(self, timeout_s: float | None = None) -> bool:
+        """Wait for the end of one that was started; False when the time was up first.
+
+        Raises what ended it, if that was an error.
+        """
+        if self._thread is None:
+            raise CogworkerError("this worker was not started; call start() first")
+        self._thread.join(timeout_s)
+        if self._error is not None:
+            raise self._error
+        return not self._thread.is_alive()
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+        self.join()
+
+    async def __aenter__(self) -> Self:
+        self.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self.stop()
+        await asyncio.to_thread(self.join)
+
+    def _begin(self) -> None:
         if self._has_run:
             raise CogworkerError("this worker has run already; make another one")
         self._has_run = True
-        requests = self._launcher.requests
-        is_main = threading.current_thread() is threading.main_thread()
-        with requests.from_signals() if is_main else contextlib.nullcontext():
-            self._launcher.run()
-        requests.close()
 
-    def stop(self) -> None:
-        """Ask it to stop, from any thread; ``run`` returns when it has."""
-        self._launcher.requests.put("stop")
+    def _run_beside(self) -> None:
+        try:
+            self._launcher.run()
+        except BaseException as error:  # raised again by ``join``
+            self._error = error
+        finally:
+            self._launcher.settled_in.set()
+            self._launcher.requests.close()

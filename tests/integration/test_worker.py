@@ -9,7 +9,6 @@ import pytest
 
 from cogworker import Cogworker, NoCurrentJob, RetryPolicy, current_job
 from cogworker.inspector import Inspector
-from cogworker.worker import Worker
 
 from support.processes import eventually
 from support.times import everything_is_due
@@ -31,7 +30,7 @@ def look(app):
 
 @contextmanager
 def working(app):
-    worker = Worker(app)
+    worker = app.worker()
     thread = threading.Thread(target=worker.run)
     thread.start()
     try:

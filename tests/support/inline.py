@@ -16,6 +16,7 @@ from cogworker._worker.loops.rescuer import Rescuer
 from cogworker._worker.order import QueueOrder
 from cogworker._worker.outage import Outage
 from cogworker._worker.performer import Performer
+from cogworker._worker.wear import Wear
 from cogworker.errors import RedisUnavailable
 
 
@@ -31,6 +32,7 @@ class InlineWorker:
         self.worker = InFlight(new_identity())
         self.run_jobs = run_jobs
         self.started: list[Delivery] = []
+        wear = Wear(config, lambda reason: None)
         runner = Runner(client.runner.connector, ONCE)
         self.performer = Performer(app.jobs, client.moves, self.worker)
         self.dispatcher = Dispatcher(
@@ -43,6 +45,7 @@ class InlineWorker:
             concurrency=concurrency,
             idle_s=config.fetch_idle_max_interval,
             outage=outage,
+            wear=wear,
         )
         self.heartbeat = Heartbeat(
             outage,
@@ -51,6 +54,7 @@ class InlineWorker:
             self.worker,
             lambda: {"busy": "0"},
             config.heartbeat_interval,
+            wear,
         )
         self.poller = Poller(outage, runner, client.moves, config.poll_interval)
         self.rescuer = Rescuer(

@@ -118,7 +118,7 @@ def test_a_misspelled_variable_is_warned_of(caplog, variable, meant):
 
 
 def test_variables_of_others_are_none_of_its_business(caplog):
-    names = "COUNT EMBEDDED_SERVER TEST_SERVER SESSION_SECRET CONFIG_DIR REDIS_PORT_6379_TCP"
+    names = "EMBEDDED_SERVER TEST_SERVER SESSION_SECRET CONFIG_DIR REDIS_PORT_6379_TCP"
     assert load(environ={f"COGWORKER_{name}": "1" for name in names.split()}) == Config()
     assert (
         load(environ={"CONCURENCY": "1", "OTHER_CONCURENCY": "1", "concurrency": "1"}) == Config()

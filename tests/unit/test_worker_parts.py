@@ -20,6 +20,7 @@ from cogworker._worker.order import QueueOrder
 from cogworker._worker.outage import REPEAT_S, Outage
 from cogworker._worker.signals import Requests
 from cogworker._worker.slots import Slots
+from cogworker._worker.wear import Wear
 from cogworker.config import Config
 from cogworker.payload import Envelope
 
@@ -247,7 +248,13 @@ class TestHeartbeat:
                     raise RedisUnavailable("gone")
 
         heartbeat = Heartbeat(
-            Outage(logging.getLogger("test")), Stub(), Keys("n"), InFlight("w"), dict, 5.0
+            Outage(logging.getLogger("test")),
+            Stub(),
+            Keys("n"),
+            InFlight("w"),
+            dict,
+            5.0,
+            Wear(Config(), lambda reason: None),
         )
         assert not heartbeat.steady
         heartbeat.tick()

@@ -33,6 +33,7 @@ from cogworker._worker.outage import REPEAT_S, Outage
 from cogworker._worker.performer import Performer
 from cogworker._worker.readiness import LONGEST_WAIT_S, SPREAD_AFTER_S, Readiness
 from cogworker._worker.slots import Finished, Slots
+from cogworker._worker.wear import Wear
 from cogworker.errors import RedisUnavailable
 
 logger = logging.getLogger("cogworker.worker")
@@ -44,6 +45,8 @@ UNSTARTED_PAUSE_S = 1.0
 """How long nothing is taken after a job could not be started: another worker may run it."""
 STUCK_PAUSE_S = 1.0
 """How long a settlement that the server refused waits before it is tried again."""
+LONGEST_STEP_S = 60.0
+"""A step that takes longer than this does not go on: it waits for answers a few times at most."""
 
 
 class Dispatcher:
@@ -61,6 +64,7 @@ class Dispatcher:
         concurrency: int,
         idle_s: float,
         outage: Outage,
+        wear: Wear,
     ) -> None:
         self._runner = runner
         self._doorbell = Doorbell(runner.connector)
@@ -71,6 +75,8 @@ class Dispatcher:
         self._start = start
         self._idle_s = idle_s
         self._outage = outage
+        self._wear = wear
+        self._stepped_at = clock.monotonic()
         self.alarm = Alarm()
         self.slots = Slots(concurrency, self.alarm.ring)
         self._readiness = Readiness()
@@ -132,6 +138,11 @@ class Dispatcher:
             self.turn()
 
     @property
+    def goes_on(self) -> bool:
+        """Whether it has done a step lately: none takes longer than a call without an answer."""
+        return clock.monotonic() - self._stepped_at < LONGEST_STEP_S
+
+    @property
     def held(self) -> int:
         """How many jobs this worker holds, running, ready or waiting to be settled."""
         return len(self._held)
@@ -142,6 +153,7 @@ class Dispatcher:
         """Dispatch until ``abandon``; the body of the dispatcher's thread."""
         pause_s = 0.05
         while not self._is_over():
+            self._stepped_at = clock.monotonic()
             try:
                 self.step()
             except RedisUnavailable as error:
@@ -204,6 +216,7 @@ class Dispatcher:
             self._pending += {id(move): move for move in self._sent.values()}.values()
             return
         self._digest_moved(turned.moved)
+        self._wear.settled(len(self._sent) - len(turned.moved.failed))
         self._digest_taken(turned)
 
     def _compose(self, now: float) -> Command[Turned | None]:

@@ -4,7 +4,7 @@
 2. The first beat succeeds; without Redis the worker waits for it. Only then may it take a job,
    because a worker that holds jobs without having beaten would look dead.
 3. Heartbeat, dispatcher, poller and rescuer start.
-4. The main thread waits for requests: quiet, resume, stacks, stop.
+4. The main thread waits for requests: quiet, resume, stacks, stop, retire.
 5. Stop: take nothing more; give back what is ready; wait for what runs, up to
    ``shutdown_timeout``; interrupt the rest and give it back; stop the loops; leave no trace.
    A second stop request cuts the waiting short.
@@ -23,6 +23,7 @@ from cogworker._worker.delivery import Delivery
 from cogworker._worker.dispatcher import Dispatcher
 from cogworker._worker.executors.aio import AsyncExecutor
 from cogworker._worker.executors.threads import ThreadExecutor
+from cogworker._worker.host import Host
 from cogworker._worker.loops.heartbeat import Heartbeat
 from cogworker._worker.loops.poller import Poller
 from cogworker._worker.loops.rescuer import Rescuer
@@ -30,8 +31,9 @@ from cogworker._worker.order import QueueOrder
 from cogworker._worker.outage import Outage
 from cogworker._worker.performer import Performer
 from cogworker._worker.signals import Request, Requests
+from cogworker._worker.wear import Wear
 from cogworker.client import Client
-from cogworker.config import redacted
+from cogworker.config import Config, redacted
 from cogworker.errors import RedisError
 from cogworker.job import Job
 
@@ -47,9 +49,14 @@ LAST_CALLS_S = 5.0
 class Launcher:
     """Runs one worker in this process."""
 
-    def __init__(self, client: Client, jobs: Mapping[str, Job[..., Any]]) -> None:
-        config = client.config
+    def __init__(
+        self, client: Client, jobs: Mapping[str, Job[..., Any]], config: Config, host: Host
+    ) -> None:
         self._config = config
+        self._host = host
+        self._pulse_at = 0.0
+        self.is_ready = False
+        self.settled_in = threading.Event()
         self._jobs = jobs
         self.identity = facts.new_identity()
         self._worker = InFlight(self.identity)
@@ -60,6 +67,7 @@ class Launcher:
         connector = client.runner.connector
         self._performer = Performer(jobs, client.moves, self._worker)
         hot = Runner(connector, ONCE)
+        wear = Wear(config, self._wear_out)
         self.dispatcher = Dispatcher(
             hot,
             client.moves,
@@ -70,6 +78,7 @@ class Launcher:
             concurrency=config.concurrency,
             idle_s=config.fetch_idle_max_interval,
             outage=outage,
+            wear=wear,
         )
         slots = self.dispatcher.slots
         self._threads = ThreadExecutor(
@@ -85,7 +94,7 @@ class Launcher:
         side = Runner(connector, ONCE)
         self._runners = (hot, side)
         self._heartbeat = Heartbeat(
-            outage, side, client.keys, self._worker, self._facts, config.heartbeat_interval
+            outage, side, client.keys, self._worker, self._facts, config.heartbeat_interval, wear
         )
         self._poller = Poller(outage, side, client.moves, config.poll_interval)
         self._rescuer = Rescuer(
@@ -99,18 +108,48 @@ class Launcher:
             steady=lambda: self._heartbeat.steady,
         )
 
-    def run(self) -> None:
-        """Live, until a stop request has been carried out. Signals are taken by the caller."""
-        if not self._beat_first():
+    def run(self) -> Request:
+        """Live, until a stop request has been carried out; answers with it.
+
+        Signals are taken by the caller.
+        """
+        ending = self._beat_first()
+        if ending is not None:
             logger.info("stopped before it could begin: worker=%s", self.identity)
-            return
-        self._start()
-        while not self._obey(self.requests.get()):
-            pass
-        self._stop()
+        else:
+            self._start()
+            ending = self._live()
+            self._stop()
+        self.is_ready = False
+        self.settled_in.set()
+        for runner in self._runners:
+            runner.close()
+        return ending
+
+    def _live(self) -> Request:
+        while True:
+            request = self.requests.get(self._pulse())
+            if self._obey(request):
+                assert request is not None  # noqa: S101 - it was obeyed
+                return request
+
+    def _pulse(self) -> float | None:
+        """Tell the host that all is well, as often as it wants; answers with the time until then.
+
+        Duties that do not go on, or a main thread that a job in C keeps from running, are told
+        by silence.
+        """
+        every_s = self._host.pulse_s
+        if every_s is None:
+            return None
+        now = clock.monotonic()
+        if now >= self._pulse_at and self.dispatcher.goes_on and self._heartbeat.goes_on:
+            self._pulse_at = now + every_s
+            self._host.well()
+        return min(every_s, max(0.01, self._pulse_at - now))
 
     def _obey(self, request: Request | None) -> bool:
-        """Carry out a request; answers whether it is a stop, which the caller carries out."""
+        """Carry out a request; answers whether it asks to stop, which the caller carries out."""
         if request == "quiet":
             self._quiet()
             logger.info("quiet: takes no more jobs: worker=%s", self.identity)
@@ -118,7 +157,7 @@ class Launcher:
             self._resume()
         elif request == "stacks":
             self._log_stacks()
-        return request == "stop"
+        return request in ("stop", "retire")
 
     def _log_stacks(self) -> None:
         try:
@@ -126,7 +165,8 @@ class Launcher:
         except Exception:  # a frame's source comes from the application's own loaders
             logger.exception("can't tell the stacks")
 
-    def _beat_first(self) -> bool:
+    def _beat_first(self) -> Request | None:
+        """Beat once; answers with a request to stop, when one came first."""
         while True:
             try:
                 self._heartbeat.tick()
@@ -134,9 +174,10 @@ class Launcher:
                 self._outage.failed("first beat", error)
             else:
                 self._outage.worked("first beat")
-                return True
-            if self._obey(self.requests.get(FIRST_BEAT_PAUSE_S)):
-                return False
+                return None
+            request = self.requests.get(FIRST_BEAT_PAUSE_S)
+            if self._obey(request):
+                return request
 
     def _start(self) -> None:
         self._heartbeat.start(self._config.heartbeat_interval)
@@ -155,6 +196,9 @@ class Launcher:
         served = {name for name, _ in self._config.queues}
         for queue in sorted({job.queue for job in self._jobs.values()} - served):
             logger.info("jobs are declared for a queue that this worker does not take: %s", queue)
+        self.is_ready = True
+        self.settled_in.set()
+        self._host.ready()
 
     def _quiet(self) -> None:
         self.dispatcher.quiet()
@@ -169,6 +213,7 @@ class Launcher:
     def _stop(self) -> None:
         timeout_s = self._config.shutdown_timeout
         logger.info("stopping: worker=%s timeout_s=%.0f", self.identity, timeout_s)
+        self._host.stopping()
         self._quiet()
         self._poller.stop(0.0)
         self._rescuer.stop(0.0)
@@ -182,8 +227,6 @@ class Launcher:
         self._poller.stop(LAST_CALLS_S)
         self._rescuer.stop(LAST_CALLS_S)
         self._leave()
-        for runner in self._runners:
-            runner.close()
         logger.info("stopped: worker=%s", self.identity)
 
     def _drain(self, timeout_s: float) -> bool:
@@ -197,10 +240,11 @@ class Launcher:
             slots = self.dispatcher.slots
             if slots.busy == slots.ready == 0 and self._outage.is_on("dispatcher"):
                 break  # nothing runs any more, and nothing can be settled
+            self._pulse()
             request = self.requests.get(0.0)
             if request == "stacks":
                 self._obey(request)
-            elif request == "stop":
+            elif request in ("stop", "retire"):
                 logger.warning("asked to stop again: not waiting any longer")
                 return False
         return True
@@ -225,6 +269,10 @@ class Launcher:
                 self.identity,
                 error,
             )
+
+    def _wear_out(self, reason: str) -> None:
+        if self._host.worn_out(reason):
+            self.requests.put("stop")
 
     def _facts(self) -> dict[str, str]:
         return facts.presence_facts(

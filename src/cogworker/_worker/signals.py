@@ -9,6 +9,7 @@ import contextlib
 import os
 import select
 import signal
+import threading
 from collections import deque
 from collections.abc import Iterator
 from types import FrameType
@@ -16,7 +17,8 @@ from typing import Literal
 
 from cogworker import clock
 
-Request = Literal["stop", "quiet", "resume", "stacks"]
+Request = Literal["stop", "retire", "quiet", "resume", "stacks"]
+"""``retire`` is a stop after which nobody puts another worker in this one's place."""
 
 _MEANINGS: dict[signal.Signals, Request] = {
     signal.SIGTERM: "stop",
@@ -35,29 +37,41 @@ class Requests:
 
     def __init__(self) -> None:
         self._noted: deque[Request] = deque()
+        self._lock = threading.Lock()
         self._closed = False
+        self._lifeline: int | None = None
         self._read, self._write = os.pipe()
         os.set_blocking(self._read, False)
         os.set_blocking(self._write, False)
 
     def put(self, request: Request) -> None:
         """Ask, from any thread."""
-        if self._closed:
-            return
-        self._noted.append(request)
-        with contextlib.suppress(BlockingIOError):  # the pipe is full: the reader will wake
-            os.write(self._write, b"!")
+        with self._lock:  # the pipe's number may be another file's once it is closed
+            if self._closed:
+                return
+            self._noted.append(request)
+            with contextlib.suppress(BlockingIOError):  # the pipe is full: the reader will wake
+                os.write(self._write, b"!")
+
+    def stop_with(self, lifeline: int) -> None:
+        """Ask for a stop when the other end of a pipe is closed, as by its process's death."""
+        self._lifeline = lifeline
 
     def get(self, timeout_s: float | None = None) -> Request | None:
         """The next request; None when there is none in time."""
         deadline = None if timeout_s is None else clock.monotonic() + timeout_s
         poll = select.poll()
         poll.register(self._read, select.POLLIN)
+        if self._lifeline is not None:
+            poll.register(self._lifeline, select.POLLIN)
         while not self._noted:
             left_s = None if deadline is None else deadline - clock.monotonic()
             if left_s is not None and left_s <= 0:
                 return None
-            poll.poll(None if left_s is None else left_s * 1000)
+            ready = dict(poll.poll(None if left_s is None else left_s * 1000))
+            if self._lifeline in ready:
+                self._lifeline = None
+                return "stop"
             with contextlib.suppress(BlockingIOError):
                 os.read(self._read, 4096)
         return self._noted.popleft()
@@ -82,9 +96,11 @@ class Requests:
 
     def close(self) -> None:
         """Give back the pipe; later requests are ignored."""
-        self._closed = True
-        os.close(self._read)
-        os.close(self._write)
+        with self._lock:
+            if not self._closed:
+                self._closed = True
+                os.close(self._read)
+                os.close(self._write)
 
     def _on_signal(self, number: int, _frame: FrameType | None) -> None:
         self._noted.append(_MEANINGS[signal.Signals(number)])

@@ -11,6 +11,8 @@ from typing import Any
 
 import click
 
+from cogworker._worker.systemd import Systemd
+from cogworker.app import Cogworker
 from cogworker.cli import application, logs
 from cogworker.embedded import EmbeddedServer
 from cogworker.worker import Worker
@@ -85,13 +87,17 @@ def worker(
     app.configure(config_file=config_file, flags=flags)
     logs.set_up(app.config.log_level, app.config.log_format, logfile)
     if embedded is None:
-        Worker(app).run()
+        _run(app)
     else:
         with EmbeddedServer(embedded) as server:
             app.configure(config_file=config_file, flags={**flags, "redis_url": server.url})
             logger.info("embedded server: REDIS_URL=%s", server.url)
-            Worker(app).run()
+            _run(app)
     _end()
+
+
+def _run(app: Cogworker) -> None:
+    Worker(app.client, app.jobs, app.config, Systemd()).run()
 
 
 def _end() -> None:

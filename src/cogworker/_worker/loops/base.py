@@ -44,6 +44,11 @@ class Loop:
             self._thread.join(timeout_s)
 
     @property
+    def goes_on(self) -> bool:
+        """Whether its thread lives."""
+        return self._thread is not None and self._thread.is_alive()
+
+    @property
     def stopping(self) -> bool:
         """Whether a long tick should come to its end."""
         return self._stopping.is_set()

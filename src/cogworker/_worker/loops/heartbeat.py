@@ -9,6 +9,7 @@ from cogworker._redis.keys import Keys
 from cogworker._redis.runner import Runner
 from cogworker._worker.loops.base import Loop
 from cogworker._worker.outage import Outage
+from cogworker._worker.wear import Wear
 
 BEATS_A_PRESENCE = 12
 """Presence outlasts this many beats: 60 s at the default interval of 5."""
@@ -28,6 +29,7 @@ class Heartbeat(Loop):
         worker: InFlight,
         facts: Callable[[], Mapping[str, str]],
         interval_s: float,
+        wear: Wear,
     ) -> None:
         super().__init__(outage)
         self._runner = runner
@@ -35,6 +37,7 @@ class Heartbeat(Loop):
         self._worker = worker
         self._facts = facts
         self._interval_s = interval_s
+        self._wear = wear
         self._failing = True
         self._steady_at = 0.0
 
@@ -48,11 +51,12 @@ class Heartbeat(Loop):
 
     def tick(self) -> float:
         """Beat once."""
+        failed_before, self._failing = self._failing, True
         lasts_s = BEATS_A_PRESENCE * self._interval_s
         beat = presence.beat(self._keys, self._worker.worker, self._facts(), lasts_s)
-        failed_before, self._failing = self._failing, True
         self._runner.run(beat)
         self._failing = False
         if failed_before:
             self._steady_at = clock.monotonic() + BEATS_UNTIL_STEADY * self._interval_s
+        self._wear.check_memory()
         return self._interval_s
