@@ -36,7 +36,7 @@ from cogworker._worker.readiness import LONGEST_WAIT_S, SPREAD_AFTER_S, Readines
 from cogworker._worker.settlements import Settlements
 from cogworker._worker.slots import Slots
 from cogworker._worker.wear import Wear
-from cogworker.errors import RedisUnavailable
+from cogworker.errors import RedisError
 
 logger = logging.getLogger("cogworker.worker")
 
@@ -160,7 +160,7 @@ class Dispatcher:
             self._stepped_at = clock.monotonic()
             try:
                 self.step()
-            except RedisUnavailable as error:
+            except RedisError as error:
                 self._outage.failed("dispatcher", error)
                 self._rest(pause_s)
                 pause_s = min(2 * pause_s, 1.0)
@@ -205,9 +205,12 @@ class Dispatcher:
             return 0
         if self.settlements.stuck >= self.slots.size:
             return 0  # jobs that can't be settled must not pile up
-        # What may not run again is not taken before it can be begun.
-        ahead = 0 if self._fetch.basic else self._readiness.limit
-        return min(self.slots.free + ahead - self.slots.ready, MOST_TAKEN)
+        return min(self.slots.free + self._ahead - self.slots.ready, MOST_TAKEN)
+
+    @property
+    def _ahead(self) -> int:
+        """How many jobs to keep ready; what may not run again is not taken before it can begin."""
+        return 0 if self._fetch.basic else self._readiness.limit
 
     # A turn.
 
@@ -258,7 +261,7 @@ class Dispatcher:
         if not self.taking:
             self.settlements.give_back(deliveries)
             return
-        for delivery in self.slots.offer(deliveries, sparing=self._readiness.limit > 0):
+        for delivery in self.slots.offer(deliveries, sparing=self._ahead > 0):
             self._start(delivery)
 
     # Giving back.

@@ -182,6 +182,14 @@ class Launcher:
         self._take_or_not()
         return request in ("stop", "retire")
 
+    def _obey_all(self, wait_s: float) -> Request | None:
+        """Carry out what is asked; answers with a request to stop, if there is one."""
+        while (request := self.requests.get(wait_s)) is not None:
+            if self._obey(request):
+                return request
+            wait_s = 0.0
+        return None
+
     def _take_or_not(self) -> None:
         take = not self._quiet and not self._intake_paused
         if take == self.dispatcher.taking:
@@ -215,9 +223,8 @@ class Launcher:
                 self._outage.failed("first beat", error)
             else:
                 self._outage.worked("first beat")
-                return None
-            request = self.requests.get(FIRST_BEAT_PAUSE_S)
-            if self._obey(request):
+                return self._obey_all(0.0)
+            if (request := self._obey_all(FIRST_BEAT_PAUSE_S)) is not None:
                 return request
 
     def _start(self) -> None:
@@ -225,6 +232,7 @@ class Launcher:
         threading.Thread(
             target=self.dispatcher.run, name="cogworker-dispatcher", daemon=True
         ).start()
+        self._guard.poke()
         self._control.start()
         self._poller.start()
         self._rescuer.start()

@@ -4,7 +4,7 @@ import logging
 import threading
 
 from cogworker._worker.outage import Outage
-from cogworker.errors import RedisUnavailable
+from cogworker.errors import RedisError
 
 logger = logging.getLogger("cogworker.worker")
 
@@ -64,7 +64,7 @@ class Loop:
         while not self._wait(pause_s):
             try:
                 pause_s = self.tick()
-            except RedisUnavailable as error:
+            except RedisError as error:
                 self._outage.failed(self.name, error)
                 pause_s = 1.0
             except Exception:
