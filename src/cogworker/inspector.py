@@ -9,7 +9,10 @@ from cogworker.app import Cogworker
 
 
 class Stats(NamedTuple):
-    """Totals since the installation began, and how many jobs lie in each place now."""
+    """Totals since the installation began, and how many jobs lie in each place now.
+
+    ``processed`` counts runs that succeeded, ``failed`` those that did not.
+    """
 
     processed: int
     failed: int

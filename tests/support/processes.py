@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -29,13 +30,20 @@ class WorkerProcess:
     """``cogworker worker`` with its log in a file."""
 
     def __init__(
-        self, module: str, settings: Mapping[str, Any], log: Path, *options: str, cwd: Path
+        self,
+        module: str,
+        settings: Mapping[str, Any],
+        log: Path,
+        *options: str,
+        cwd: Path,
+        environ: Mapping[str, str],
     ) -> None:
         environment = {
             **os.environ,
             **{f"COGWORKER_{name.upper()}": str(value) for name, value in settings.items()},
             "PYTHONPATH": str(cwd),
             "PYTHONUNBUFFERED": "1",
+            **environ,
         }
         self.log_file = log
         with log.open("ab") as output:
@@ -92,7 +100,13 @@ class Workers:
         head = "from cogworker import Cogworker, current_job\n\ncog = Cogworker()\n\n"
         (self.folder / "tasks.py").write_text(head + source, "utf-8")
 
-    def start(self, *options: str, ready: bool = True, **settings: Any) -> WorkerProcess:
+    def start(
+        self,
+        *options: str,
+        ready: bool = True,
+        environ: Mapping[str, str] = MappingProxyType({}),
+        **settings: Any,
+    ) -> WorkerProcess:
         """Start a worker; by default wait until it is ready."""
         worker = WorkerProcess(
             "tasks:cog",
@@ -100,6 +114,7 @@ class Workers:
             self.folder / f"worker{len(self.started)}.log",
             *options,
             cwd=self.folder,
+            environ=environ,
         )
         self.started.append(worker)
         if ready:

@@ -138,6 +138,8 @@ class Launcher:
         ending = self._beat_first()
         if ending is not None:
             self._guard.stop(0.0)
+            self._control.stop(0.0)
+            self.dispatcher.alarm.close()
             logger.info("stopped before it could begin: worker=%s", self.identity)
         else:
             self._start()

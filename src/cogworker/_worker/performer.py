@@ -165,7 +165,7 @@ class Performer:
     def _log_failure(
         self, delivery: Delivery, attempt: int, error: Mapping[str, Any], outcome: str
     ) -> None:
-        """One line; with the stack trace when the job is dead."""
+        """One line, and the stack trace."""
         try:
             backtrace = "".join(f"\n{line}" for line in error["error_backtrace"])
             logger.log(
@@ -176,7 +176,7 @@ class Performer:
                 attempt,
                 error["error_class"],
                 error["error_message"][:500].encode("unicode_escape").decode(),
-                backtrace if outcome == "dead" else "",
+                backtrace,
             )
         except Exception:  # a log line must not decide what becomes of a job
             logger.exception("can't log a failure: tag=%s", delivery.tag)
