@@ -117,8 +117,9 @@ class Launcher:
         if ending is not None:
             logger.info("stopped before it could begin: worker=%s", self.identity)
         else:
+            ending = self._obey_noted()
             self._start()
-            ending = self._live()
+            ending = ending or self._live()
             self._stop()
         self.is_ready = False
         self.settled_in.set()
@@ -178,6 +179,14 @@ class Launcher:
             request = self.requests.get(FIRST_BEAT_PAUSE_S)
             if self._obey(request):
                 return request
+
+    def _obey_noted(self) -> Request | None:
+        """Do what was asked meanwhile, before any job is taken; answers with a request to stop."""
+        while (request := self.requests.get(0.0)) is not None:
+            if self._obey(request):
+                self._quiet()
+                return request
+        return None
 
     def _start(self) -> None:
         self._heartbeat.start(self._config.heartbeat_interval)
