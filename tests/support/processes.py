@@ -1,11 +1,12 @@
 """Real worker processes."""
 
+import contextlib
 import os
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
@@ -26,10 +27,10 @@ def eventually(condition: Callable[[], T], deadline_s: float = DEADLINE_S) -> T:
 
 
 class WorkerProcess:
-    """``cogworker worker`` with its log in a file."""
+    """``cogworker worker``, or ``swarm``, with its log in a file and in a group of its own."""
 
     def __init__(
-        self, module: str, settings: Mapping[str, Any], log: Path, *options: str, cwd: Path
+        self, command: Sequence[str], settings: Mapping[str, Any], log: Path, cwd: Path
     ) -> None:
         environment = {
             **os.environ,
@@ -40,12 +41,13 @@ class WorkerProcess:
         self.log_file = log
         with log.open("ab") as output:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "cogworker.cli", "worker", "-r", module, *options],
+                command,
                 env=environment,
                 cwd=cwd,
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
+                process_group=0,
             )
 
     @property
@@ -73,6 +75,12 @@ class WorkerProcess:
         self.process.kill()
         self.process.wait()
 
+    def end(self) -> None:
+        """Kill it with all that it has started."""
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.pid, signal.SIGKILL)
+        self.process.wait()
+
     def stop(self, deadline_s: float = DEADLINE_S) -> int:
         """TERM, and the exit code."""
         self.process.terminate()
@@ -94,22 +102,34 @@ class Workers:
 
     def start(self, *options: str, ready: bool = True, **settings: Any) -> WorkerProcess:
         """Start a worker; by default wait until it is ready."""
-        worker = WorkerProcess(
-            "tasks:cog",
-            {**self.settings, **settings},
-            self.folder / f"worker{len(self.started)}.log",
-            *options,
-            cwd=self.folder,
-        )
-        self.started.append(worker)
+        worker = self.run("worker", "-r", "tasks:cog", *options, **settings)
         if ready:
             worker.wait_for("ready: worker=")
         return worker
 
+    def swarm(self, *options: str, ready: bool = True, **settings: Any) -> WorkerProcess:
+        """Start a swarm; by default wait until all its workers are ready."""
+        swarm = self.run("swarm", "-r", "tasks:cog", *options, **settings)
+        if ready:
+            swarm.wait_for("swarm ready: workers=")
+        return swarm
+
+    def run(
+        self, *arguments: str, program: Sequence[str] = ("-m", "cogworker.cli"), **settings: Any
+    ) -> WorkerProcess:
+        """Start a command of ``cogworker``."""
+        worker = WorkerProcess(
+            [sys.executable, *program, *arguments],
+            {**self.settings, **settings},
+            self.folder / f"worker{len(self.started)}.log",
+            self.folder,
+        )
+        self.started.append(worker)
+        return worker
+
     def end(self) -> None:
         for worker in self.started:
-            if worker.process.poll() is None:
-                worker.kill()
+            worker.end()
 
 
 @contextmanager
