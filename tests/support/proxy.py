@@ -30,7 +30,9 @@ class Proxy:
         self._to_drop = 0
         self._closes = False
         self._cut_after: dict[str, int] = {}
-        self._links: set[asyncio.Task[Any]] = set()
+        self._gate = asyncio.Event()  # shut while connections stall
+        self._links: dict[asyncio.Task[Any], asyncio.Event] = {}
+        self._server: asyncio.Server | None = None
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
         self._thread.start()
@@ -41,6 +43,11 @@ class Proxy:
         """Where clients find it."""
         host = f"[{self._host}]" if ":" in self._host else self._host
         return f"redis://{host}:{self._port}/0"
+
+    @property
+    def old_connections(self) -> int:
+        """How many there still are from before the last ``renew``."""
+        return sum(gate is not self._gate for gate in list(self._links.values()))
 
     # What a test does with it.
 
@@ -53,7 +60,11 @@ class Proxy:
 
         What was sent meanwhile arrives then, as a packet does that comes late.
         """
-        self._call(lambda: self._flowing.clear())
+        self._do(self._stall())
+
+    def renew(self) -> None:
+        """Let new connections work, while those that stall go on to stall until ``heal``."""
+        self._do(self._renew())
 
     def delay(self, seconds: float) -> None:
         """Let everything arrive that much later, in both directions."""
@@ -93,20 +104,20 @@ class Proxy:
     def _do(self, work: Coroutine[Any, Any, None]) -> None:
         asyncio.run_coroutine_threadsafe(work, self._loop).result(30)
 
-    def _call(self, step: Any) -> None:
-        async def work() -> None:
-            step()
-
-        self._do(work())
-
     async def _open(self) -> None:
-        if self._port == 0:
-            self._flowing = asyncio.Event()
-            self._server: asyncio.Server | None = None
-        self._flowing.set()
+        for gate in (self._gate, *self._links.values()):
+            gate.set()
         if self._server is None:
             self._server = await asyncio.start_server(self._link, self._host, self._port)
             self._port = self._server.sockets[0].getsockname()[1]
+
+    async def _stall(self) -> None:
+        for gate in (self._gate, *self._links.values()):
+            gate.clear()
+
+    async def _renew(self) -> None:
+        self._gate = asyncio.Event()
+        self._gate.set()
 
     async def _shut(self) -> None:
         if self._server is not None:
@@ -120,15 +131,15 @@ class Proxy:
     async def _link(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
         assert task is not None
-        self._links.add(task)
+        self._links[task] = gate = self._gate
         writers = [writer]
         try:
-            await self._flowing.wait()
+            await gate.wait()
             far_reader, far_writer = await self._connect()
             writers.append(far_writer)
             ways = [
-                asyncio.create_task(self._pump(REQUESTS, reader, far_writer)),
-                asyncio.create_task(self._pump(REPLIES, far_reader, writer)),
+                asyncio.create_task(self._pump(REQUESTS, reader, far_writer, gate)),
+                asyncio.create_task(self._pump(REPLIES, far_reader, writer, gate)),
             ]
             try:
                 await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
@@ -141,7 +152,7 @@ class Proxy:
         finally:
             for each in writers:
                 each.close()
-            self._links.discard(task)
+            del self._links[task]
 
     async def _connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         if self._upstream.scheme == "unix":
@@ -149,7 +160,11 @@ class Proxy:
         return await asyncio.open_connection(self._upstream.hostname, self._upstream.port)
 
     async def _pump(
-        self, way: str, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+        self,
+        way: str,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        gate: asyncio.Event,
     ) -> None:
         """Pass on what comes, each chunk when its time has come, until an end or a cut."""
         chunks: asyncio.Queue[tuple[float, bytes]] = asyncio.Queue()
@@ -165,7 +180,7 @@ class Proxy:
             while True:
                 due, data = await chunks.get()
                 await asyncio.sleep(due - self._loop.time())
-                await self._flowing.wait()
+                await gate.wait()
                 if not data or not await self._pass_on(way, data, writer):
                     return
         finally:
