@@ -4,6 +4,8 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from cogworker._engine import look
+from cogworker._engine.replies import text
+from cogworker._worker.facts import host_of
 from cogworker.app import Cogworker
 
 
@@ -28,6 +30,14 @@ class DeadJob(NamedTuple):
     payload: dict[str, Any] | None
 
 
+class Beat(NamedTuple):
+    """How long ago a worker has last said that it lives, on the server's clock."""
+
+    worker: str
+    host: str
+    age_s: float
+
+
 class Inspector:
     """Reads of one installation. Every method raises RedisUnavailable and RedisRefused."""
 
@@ -44,6 +54,12 @@ class Inspector:
     def workers(self) -> Sequence[str]:
         """The identities of all workers that are alive or not yet rescued."""
         return self._run(look.workers(self._keys))
+
+    def beats(self) -> Sequence[Beat]:
+        """The last beats of the same workers."""
+        beats = self._run(look.beats(self._keys))
+        now = self._run(look.time())
+        return [Beat(text(name), host_of(text(name)), now - beaten_at) for name, beaten_at in beats]
 
     def held(self, worker: str) -> int:
         """How many jobs a worker has in flight."""

@@ -163,6 +163,16 @@ def test_what_can_t_be_used_ends_it_with_exit_code_2(workers):
     assert wrong_application.log.count("\n") == 1
 
 
+def test_the_embedded_server_outlives_its_workers(workers):
+    workers.write("")
+    swarm = workers.swarm("-n", "1", "--no-phased", "--embedded", "data", **QUICK)
+    restart(swarm)
+    restart(swarm)
+    assert swarm.stop() == 0
+
+    assert (workers.folder / "data" / "server.log").read_text().count("Ready to accept") == 1
+
+
 def test_the_log_in_a_file_as_json_from_parent_and_workers(workers, push, look):
     workers.write("@cog.job\ndef job(): print('printed')\n")
     log = workers.folder / "swarm.log"

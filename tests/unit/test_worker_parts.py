@@ -200,7 +200,7 @@ class TestRequestsOfAParent:
 
 def test_a_signal_that_was_blocked_before_comes_through():
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTSTP})
-    os.kill(os.getpid(), signal.SIGTSTP)
+    signal.pthread_kill(threading.get_ident(), signal.SIGTSTP)  # not another thread, which stops
     requests = Requests()
     with requests.from_signals():
         assert requests.get(0.0) == "quiet"
