@@ -147,6 +147,21 @@ def test_term_waits_for_running_jobs(to_all, workers, push, look):
     assert look.workers() == []
 
 
+def test_the_parent_waits_as_long_as_the_application_lets_its_workers(workers, tmp_path):
+    settings = {name: value for name, value in QUICK.items() if name != "shutdown_timeout"}
+    (tmp_path / "tasks.py").write_text(
+        "from cogworker import Cogworker\ncog = Cogworker(shutdown_timeout=60)\n"
+    )
+    patient = workers.swarm("-n", "1", **settings)
+    assert patient.stop() == 0
+    assert "swarm stopping: timeout_s=70\n" in patient.log
+
+    workers.write("")
+    usual = workers.swarm("-n", "1", **settings)
+    assert usual.stop() == 0
+    assert "swarm stopping: timeout_s=35\n" in usual.log
+
+
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_second_term_does_not_wait(number, workers, push, look):
     workers.write(JOB)
