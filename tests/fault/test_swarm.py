@@ -79,18 +79,23 @@ except FileExistsError:
 """
     )
     swarm = workers.swarm("-n", "2", ready=False, **QUICK)
-    for number, pause_s in enumerate((0, 1, 2)):
+    for number, pause_s in enumerate((0, 1, 2, 4)):
         swarm.wait_for(" in_s=", times=number + 1)
         push("job")
         eventually(lambda number=number: look.stats().processed == number + 1)
         assert re.findall(r"in_s=(\d+)", swarm.log)[number] == str(pause_s)
-    assert swarm.log.count("RuntimeError: one is enough") >= 3
+    assert swarm.log.count("RuntimeError: one is enough") >= 4
     assert "swarm ready" not in swarm.log
 
-    # A restart waits no longer, and starts the pauses anew.
+    # A restart waits no longer.
     (workers.folder / "first").unlink()
     workers.write(JOB)
-    restart(swarm)
+    swarm.signal(signal.SIGUSR2)
+    swarm.wait_for("restart begins")
+    swarm.signal(signal.SIGTTIN)
+    swarm.wait_for("slot: slot=1")
+    assert not re.search(r"slot: slot=1 state=vacant starts_in_s=[^0]", swarm.log)
+    swarm.wait_for("restart ends")
     assert len(look.workers()) == 2
     assert swarm.stop() == 0
 
