@@ -64,6 +64,7 @@ class Cogworker:
         name: str | None = None,
         queue: str = "default",
         retry: bool | int | RetryPolicy = True,
+        at_most_once: bool = False,
     ) -> Callable[[Callable[P, R]], Job[P, R]]: ...
 
     def job(
@@ -73,18 +74,23 @@ class Cogworker:
         name: str | None = None,
         queue: str = "default",
         retry: bool | int | RetryPolicy = True,
+        at_most_once: bool = False,
     ) -> Any:
         """Declare a function, plain or ``async``, as a job.
 
         ``name`` is what a payload calls it, by default ``module.function``. ``retry`` is True for
-        25 retries, a number of them, False for none, or a RetryPolicy. Raises DeclarationError.
+        25 retries, a number of them, False for none, or a RetryPolicy. ``at_most_once``: when its
+        worker dies or stops in the middle, it is put in dead and not run again; a failure is
+        retried as ``retry`` says. Raises DeclarationError.
         """
 
         def declared(function: Callable[..., Any]) -> Job[..., Any]:
             _check_function(function)
             if name is not None and (not isinstance(name, str) or not name.isprintable()):
                 raise DeclarationError(f"a job's name is printable text, not {name!r:.100}")
-            job = declare(self.client, function, name or _name_of(function), queue, retry)
+            job = declare(
+                self.client, function, name or _name_of(function), queue, retry, at_most_once
+            )
             self._register(job)
             return job
 

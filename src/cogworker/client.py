@@ -44,6 +44,7 @@ class Draft(NamedTuple):
     retry: bool | int
     args: bytes
     kwargs: bytes | None
+    at_most_once: bool = False
     at: float | None = None
     delay_s: float | None = None
 
@@ -139,6 +140,8 @@ class Client:
         }
         if draft.kwargs is not None:
             fields["kwargs"] = msgspec.Raw(draft.kwargs)
+        if draft.at_most_once:
+            fields["at_most_once"] = True
         if draft.at is not None:
             fields["at"] = draft.at
         elif draft.delay_s is not None:

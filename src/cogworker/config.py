@@ -41,6 +41,8 @@ __all__ = ["Config", "describe", "load", "redacted"]
 _log = logging.getLogger(__name__)
 
 _PREFIX = "COGWORKER_"
+_told: set[str] = set()
+"""Misspelt environment variables that were logged."""
 _REFERENCE = re.compile(r"\$\{([A-Za-z_]\w*)(?::-([^}]*))?\}", re.ASCII)
 
 
@@ -303,8 +305,10 @@ def _warn_of_misspellings(environ: Mapping[str, str]) -> None:
         name = variable.removeprefix(_PREFIX).lower()
         if variable.startswith(_PREFIX) and name not in _KINDS:
             for near in difflib.get_close_matches(name, _KINDS, n=1, cutoff=0.8):
-                text = "%s is not a setting and is ignored; did you mean %s?"
-                _log.warning(text, printable(variable), _variable(near))
+                if variable not in _told:  # an application is configured twice in a worker
+                    _told.add(variable)
+                    text = "%s is not a setting and is ignored; did you mean %s?"
+                    _log.warning(text, printable(variable), _variable(near))
 
 
 def _from_mapping(values: Mapping[Any, Any], source: str, *, reads: bool = False) -> _Values:

@@ -12,6 +12,8 @@
     ├── InvalidPayload             what lies in Redis is not a job
     ├── UnknownJob                 a worker has no job of that name
     ├── JobOrphaned                a job's worker died too often; kept with the dead job
+    ├── JobAbandoned               a worker died or stopped in the middle of a job that must not
+    │                              run twice; kept with the dead job
     ├── RedisError                 the server could not do it
     │   ├── RedisUnavailable       no connection, no answer, or "not now" (loading, read-only …)
     │   └── RedisRefused           the server said no (out of memory, wrong type, no permission …)
@@ -127,6 +129,21 @@ class JobOrphaned(CogworkerError):
             f"its worker died {times} times while it held it, more often than "
             f"max_orphanings={limit}; "
             f"find out what it does to its process before you revive it"
+        )
+
+
+class JobAbandoned(CogworkerError):
+    """A job began, its end is unknown, and it must not run twice.
+
+    ``how`` says what happened to its worker. Never raised: it is the error of a job that was moved
+    to dead for that reason.
+    """
+
+    def __init__(self, how: str) -> None:
+        self.how = how
+        super().__init__(
+            f"its worker {how} while it held it, and it must not run twice (at_most_once=True, or "
+            f"a worker with fetch=basic); find out how far it got before you revive it"
         )
 
 

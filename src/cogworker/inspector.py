@@ -1,16 +1,20 @@
-"""Looks at what is there: counters, places, workers. Never used by a worker."""
+"""Looks at what is there, and steers: counters, places, queues, workers. Never used by a worker."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from cogworker._engine import look
+from cogworker._engine import control, look
+from cogworker._engine.control import Answer, Pause
 from cogworker._engine.replies import text
 from cogworker._worker.facts import host_of
 from cogworker.app import Cogworker
 
 
 class Stats(NamedTuple):
-    """Totals since the installation began, and how many jobs lie in each place now."""
+    """Totals since the installation began, and how many jobs lie in each place now.
+
+    ``processed`` counts runs that succeeded, ``failed`` those that did not.
+    """
 
     processed: int
     failed: int
@@ -39,7 +43,11 @@ class Beat(NamedTuple):
 
 
 class Inspector:
-    """Reads of one installation. Every method raises RedisUnavailable and RedisRefused."""
+    """Looks at one installation and steers it.
+
+    ``by`` says who steers; it is stored and logged. Every method raises RedisUnavailable and
+    RedisRefused.
+    """
 
     def __init__(self, app: Cogworker) -> None:
         self._run = app.client.runner.run
@@ -79,3 +87,63 @@ class Inspector:
             DeadJob(score, raw, look.decoded(raw))
             for raw, score in self._run(look.newest_dead(self._keys, limit))
         ]
+
+    def pause_queue(self, queue: str, by: str = "") -> bool:
+        """Have no worker take from a queue, from the very next take on.
+
+        Answers whether that changed anything.
+        """
+        return self._pause_queue(queue, True, by)
+
+    def resume_queue(self, queue: str, by: str = "") -> bool:
+        """Have workers take from a queue again; answers whether that changed anything."""
+        return self._pause_queue(queue, False, by)
+
+    def paused_queues(self) -> dict[str, Pause]:
+        """The paused queues, with who paused them and when, as far as that is known."""
+        known = self._run(control.pauses(self._keys))
+        names = self._run(control.paused_queues(self._keys))
+        return {name: known.get(name, Pause("", None)) for name in names}
+
+    def pause_intake(self, by: str = "") -> bool:
+        """Have no worker take any job, also those that start later.
+
+        Answers whether that changed anything.
+        """
+        return self._run(control.pause_intake(self._keys, True, by, self.workers()))
+
+    def resume_intake(self, by: str = "") -> bool:
+        """Have workers take jobs again, but for those that are quiet on their own account.
+
+        Answers whether that changed anything.
+        """
+        return self._run(control.pause_intake(self._keys, False, by, self.workers()))
+
+    def intake(self) -> Pause | None:
+        """Who paused the intake, and when; None while it is open."""
+        return self._run(control.intake(self._keys))
+
+    def quiet_worker(self, worker: str, by: str = "") -> Answer:
+        """Have one worker, by its identity, take no more jobs; it finishes what runs.
+
+        The order is stored: a worker that is cut off at the moment obeys later.
+        """
+        return self._run(control.order(self._keys, worker, "quiet", by))
+
+    def resume_worker(self, worker: str, by: str = "") -> Answer:
+        """Have a quiet worker take jobs again."""
+        return self._run(control.order(self._keys, worker, "resume", by))
+
+    def stop_worker(self, worker: str, by: str = "") -> Answer:
+        """Have one worker stop as after TERM, and its process end.
+
+        A swarm does not put another one in its place. It can't be undone.
+        """
+        return self._run(control.order(self._keys, worker, "stop", by))
+
+    def stop_workers(self, by: str = "") -> dict[str, Answer]:
+        """Stop all workers that there are now."""
+        return {worker: self.stop_worker(worker, by) for worker in self.workers()}
+
+    def _pause_queue(self, queue: str, paused: bool, by: str) -> bool:
+        return self._run(control.pause_queue(self._keys, queue, paused, by, self.workers()))

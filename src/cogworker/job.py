@@ -33,12 +33,14 @@ class Job(Generic[P, R]):
         name: str,
         queue: str,
         policy: RetryPolicy,
+        at_most_once: bool,
     ) -> None:
         self.client = client
         self.function = function
         self.name = name
         self.queue = queue
         self.policy = policy
+        self.at_most_once = at_most_once
         self.codec = ArgumentCodec(function, name)
         self.is_async = inspect.iscoroutinefunction(function)
         self._retry: bool | int = policy.max_retries
@@ -115,7 +117,9 @@ class Job(Generic[P, R]):
         delay_s: float | None = None,
     ) -> Draft:
         encoded, named = self.codec.encode(args, kwargs)
-        return Draft(self.name, self.queue, self._retry, encoded, named, at, delay_s)
+        return Draft(
+            self.name, self.queue, self._retry, encoded, named, self.at_most_once, at, delay_s
+        )
 
     def _drafts(self, calls: Iterable[tuple[Any, ...]]) -> Iterable[Callable[[], Draft]]:
         if not isinstance(calls, Iterable):
@@ -150,13 +154,16 @@ def declare(
     name: str,
     queue: str,
     retry: bool | int | RetryPolicy,
+    at_most_once: bool,
 ) -> Job[P, R]:
     """Make a job of a function. Raises DeclarationError."""
     try:
         policy = retries.policy_of(retry)
     except ValueError as error:
         raise DeclarationError(f"{name}: {error}") from error
-    return Job(client, function, name, valid_queue(name, queue), policy)
+    if not isinstance(at_most_once, bool):
+        raise DeclarationError(f"{name}: at_most_once must be True or False, not {at_most_once!r}")
+    return Job(client, function, name, valid_queue(name, queue), policy, at_most_once)
 
 
 def valid_queue(job: str, queue: object) -> str:

@@ -31,6 +31,7 @@ class Envelope(msgspec.Struct, gc=False, frozen=True):
     retry: Any = True
     retry_count: Any = 0
     orphaned: Any = 0
+    at_most_once: Any = False
 
 
 _envelopes = msgspec.json.Decoder(Envelope)

@@ -160,12 +160,12 @@ def test_a_refused_settlement_is_tried_again_though_the_worker_is_busy(app, look
     worker.turn()
     assert worker.dispatcher.held == 1
     redis.delete(keys.retry)
-    until = worker.dispatcher._stuck_until
+    until = worker.dispatcher.settlements.stuck_until
     for _ in range(late):
         worker.turn()  # others' turns don't put it off
-    assert worker.dispatcher._stuck_until == until
+    assert worker.dispatcher.settlements.stuck_until == until
 
-    worker.dispatcher._stuck_until = 0.0
+    worker.dispatcher.settlements.stuck_until = 0.0
     worker.turn()
 
     assert look.stats().retrying == 1

@@ -131,7 +131,7 @@ class Conservation(RuleBasedStateMachine):
         if self.number[name] < 2:
             return
         command = self.moves.turn(InFlight(name), self.number[name] - 1, [], 4, QUEUES)
-        assert self.run(command) is None
+        assert self.run(command) == (self.number[name],)
 
     @rule(name=st.sampled_from(["w1", "w2"]), dead=st.booleans())
     def rescue(self, name, dead):
@@ -141,10 +141,12 @@ class Conservation(RuleBasedStateMachine):
             self.redis.zincrby(self.keys.workers, -3600, name)
         held = self.run(self.moves.examine(worker, 300))
         assert (held is not None) == dead
-        moves = self.moves.give_back(worker, [(each.tag, KEEP) for each in held or ()])
+        moves = self.moves.give_back(
+            worker, [(each.tag, KEEP) for each in held.jobs] if dead else []
+        )
         moved = self.run(self.moves.rescue(worker, 300, moves))
         assert (moved is not None) == dead
-        for each in held or ():
+        for each in held.jobs if dead else ():
             assert self.jobs[each.payload] == f"flight:{name}"
             self.jobs[each.payload] = f"queue:{each.queue}"
             self.rescued.add((name, each.tag))

@@ -137,7 +137,7 @@ def test_a_full_server_refuses_new_jobs_and_lets_workers_empty_it(
     assert after["worker:w1"] == {b"busy": b"1"}
     assert after["stats:processed"] == b"1"
     assert after["stats:failed"] == b"1"
-    assert after["worker:w1:in_flight"] == {b"@turn": b"3"}
+    assert after["worker:w1:in_flight"] == {b"@turn": b"3 reliable"}
 
 
 def test_all_keys_of_a_namespace_begin_with_it():

@@ -35,7 +35,7 @@ def test_a_beat_says_who_what_and_when(run, keys, redis, dump, server_time):
 def test_a_worker_that_beats_is_left_alone(run, moves, worker, held, dump):
     before = dump()
 
-    assert run(moves.stale(300, 100)) == []
+    assert run(moves.stale(300, 0, 100)) == {}
     assert run(moves.examine(worker, 300)) is None
     assert run(moves.rescue(worker, 300, moves.give_back(worker, _back(held)))) is None
     assert dump() == before
@@ -46,7 +46,7 @@ def test_a_worker_silent_for_less_than_the_threshold_is_left_alone(
 ):
     die(redis, keys, worker, 299)
 
-    assert run(moves.stale(300, 100)) == []
+    assert run(moves.stale(300, 0, 100)) == {}
     assert run(moves.rescue(worker, 300, moves.give_back(worker, _back(held)))) is None
 
 
@@ -55,7 +55,7 @@ def test_a_worker_with_an_old_beat_and_a_presence_is_left_alone(
 ):
     redis.zincrby(keys.workers, -3600, worker.worker)
 
-    assert run(moves.stale(300, 100)) == ["w1"]
+    assert run(moves.stale(300, 0, 100)).keys() == {"w1"}
     assert run(moves.examine(worker, 300)) is None
     assert run(moves.rescue(worker, 300, [])) is None
 
@@ -65,7 +65,7 @@ def test_without_a_recorded_beat_presence_alone_decides(run, moves, worker, held
     assert run(moves.examine(worker, 300)) is None
 
     redis.delete(keys.presence(worker.worker))
-    assert run(moves.examine(worker, 300)) == list(held)
+    assert run(moves.examine(worker, 300)) == (False, list(held))
 
 
 def test_a_dead_worker_s_jobs_come_back_in_order_and_nothing_is_left_of_it(
@@ -74,8 +74,8 @@ def test_a_dead_worker_s_jobs_come_back_in_order_and_nothing_is_left_of_it(
     redis.lpush(keys.queue("a"), "3")
     die(redis, keys, worker, 301)
 
-    assert run(moves.stale(300, 100)) == ["w1"]
-    assert run(moves.examine(worker, 300)) == list(held)
+    assert run(moves.stale(300, 0, 100)).keys() == {"w1"}
+    assert run(moves.examine(worker, 300)) == (False, list(held))
     moved = run(moves.rescue(worker, 300, moves.give_back(worker, _back(held))))
 
     assert moved == ((), (), ())
@@ -83,7 +83,7 @@ def test_a_dead_worker_s_jobs_come_back_in_order_and_nothing_is_left_of_it(
         "queue:a": [b"3", b"2", b"1"],
         "queues": {b"a"},
         "wake:a": [b"1", b"1"],
-        "worker:w1:in_flight": {b"@turn": b"1"},  # the fence, for an hour
+        "worker:w1:in_flight": {b"@turn": b"1 reliable"},  # the fence, for an hour
     }
     assert 3500 < redis.ttl(keys.in_flight("w1")) <= 3600
 
@@ -95,7 +95,7 @@ def test_a_packet_that_comes_after_the_rescue_takes_nothing_and_the_fence_does_n
     die(redis, keys, worker, 301)
     run(moves.rescue(worker, 300, moves.give_back(worker, _back(held))))
 
-    assert run(moves.turn(worker, 1, [], 2, ["a"])) is None
+    assert run(moves.turn(worker, 1, [], 2, ["a"])) == (2,)
     assert len(run(moves.turn(worker, 3, [], 2, ["a"])).taken) == 2
     assert redis.ttl(keys.in_flight("w1")) == -1
 
@@ -105,8 +105,8 @@ def test_a_worker_that_still_holds_jobs_is_not_forgotten(run, moves, worker, hel
 
     run(moves.rescue(worker, 300, moves.give_back(worker, _back(held[:1]))))
 
-    assert run(moves.stale(300, 100)) == ["w1"]
-    assert [job.payload for job in run(moves.examine(worker, 300))] == [b"2"]
+    assert run(moves.stale(300, 0, 100)).keys() == {"w1"}
+    assert [job.payload for job in run(moves.examine(worker, 300)).jobs] == [b"2"]
 
 
 def test_only_one_of_two_rescuers_moves_a_job(run, moves, worker, held, redis, keys, dump):
@@ -120,7 +120,7 @@ def test_only_one_of_two_rescuers_moves_a_job(run, moves, worker, held, redis, k
 
 
 def test_a_worker_gives_back_what_is_in_its_own_name(run, moves, worker, held, dump):
-    assert run(moves.examine(worker, None)) == list(held)
+    assert run(moves.examine(worker, None)) == (False, list(held))
 
     run(moves.rescue(worker, None, moves.give_back(worker, _back(held))))
 

@@ -36,7 +36,7 @@ def test_takes_the_oldest_first_over_the_queues_in_order(run, moves, worker, fil
         "queue:a": [b"3"],
         "wake:a": [b"1"],
         "worker:w1:in_flight": {
-            b"@turn": b"1", b"1.1.b": b"4", b"1.2.b": b"5", b"1.3.a": b"1", b"1.4.a": b"2",
+            b"@turn": b"1 reliable", b"1.1.b": b"4", b"1.2.b": b"5", b"1.3.a": b"1", b"1.4.a": b"2",
         },
     }  # fmt: skip
 
@@ -93,7 +93,7 @@ def test_a_turn_that_comes_late_takes_and_settles_nothing(run, moves, worker, fi
     run(moves.turn(worker, 3, [], 0, []))
     before = dump()
 
-    assert run(late) is None
+    assert run(late) == (3,)
     assert dump() == before
 
 
@@ -130,7 +130,7 @@ def test_settling_done_retry_dead_and_give_back(run, moves, worker, fill, dump, 
         "wake:a": [b"1", b"1"],
         "stats:processed": b"1",
         "stats:failed": b"2",
-        "worker:w1:in_flight": {b"@turn": b"2"},
+        "worker:w1:in_flight": {b"@turn": b"2 reliable"},
     }
 
 
@@ -158,7 +158,7 @@ def test_a_tag_that_is_gone_changes_nothing_and_is_counted_as_lost(run, moves, w
     assert dump() == {
         "stats:processed": b"1",
         "stats:lost_claims": b"4",
-        "worker:w1:in_flight": {b"@turn": b"2"},
+        "worker:w1:in_flight": {b"@turn": b"2 reliable"},
     }
 
 
@@ -180,7 +180,7 @@ def test_a_settlement_that_is_refused_leaves_the_job_and_stops_no_other(
     assert tag == one.tag
     assert "WRONGTYPE" in error
     after = dump()
-    assert after["worker:w1:in_flight"] == {b"@turn": b"2", one.tag: b"1"}
+    assert after["worker:w1:in_flight"] == {b"@turn": b"2 reliable", one.tag: b"1"}
     assert after["stats:processed"] == after["stats:failed"] == b"1"
 
 
@@ -192,7 +192,7 @@ def test_a_damaged_counter_holds_up_no_job(run, moves, worker, fill, redis, keys
     turned = run(moves.turn(worker, 2, [moves.done(worker, [one.tag])], 0, []))
 
     assert [key for key, _ in turned.moved.problems] == [keys.processed]
-    assert dump()["worker:w1:in_flight"] == {b"@turn": b"2"}
+    assert dump()["worker:w1:in_flight"] == {b"@turn": b"2 reliable"}
 
 
 def test_a_damaged_queue_stops_no_other(run, moves, worker, fill, redis, keys):
@@ -303,7 +303,7 @@ def test_large_batches_pass(run, moves, worker, fill, dump):
 
     run(moves.turn(worker, 2, [moves.done(worker, tags)], 0, []))
 
-    assert dump() == {"stats:processed": b"1000", "worker:w1:in_flight": {b"@turn": b"2"}}
+    assert dump() == {"stats:processed": b"1000", "worker:w1:in_flight": {b"@turn": b"2 reliable"}}
 
 
 @pytest.mark.parametrize("queue", ["a.b", "ü", "a b", "1.2.3", "📮", "x" * 200])

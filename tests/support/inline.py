@@ -10,12 +10,15 @@ from cogworker._redis.runner import ONCE, Runner
 from cogworker._worker.delivery import Delivery
 from cogworker._worker.dispatcher import Dispatcher
 from cogworker._worker.facts import new_identity
+from cogworker._worker.fetch import Fetch
 from cogworker._worker.loops.heartbeat import Heartbeat
 from cogworker._worker.loops.poller import Poller
 from cogworker._worker.loops.rescuer import Rescuer
 from cogworker._worker.order import QueueOrder
+from cogworker._worker.orphans import Orphans
 from cogworker._worker.outage import Outage
 from cogworker._worker.performer import Performer
+from cogworker._worker.watch import Watch
 from cogworker._worker.wear import Wear
 from cogworker.errors import RedisUnavailable
 
@@ -34,7 +37,8 @@ class InlineWorker:
         self.started: list[Delivery] = []
         wear = Wear(config, lambda reason: None)
         runner = Runner(client.runner.connector, ONCE)
-        self.performer = Performer(app.jobs, client.moves, self.worker)
+        fetch = Fetch(config, client.runner.connector)
+        self.performer = Performer(app.jobs, client.moves, self.worker, fetch)
         self.dispatcher = Dispatcher(
             runner,
             client.moves,
@@ -46,6 +50,8 @@ class InlineWorker:
             idle_s=config.fetch_idle_max_interval,
             outage=outage,
             wear=wear,
+            fetch=fetch,
+            on_damage=lambda: None,
         )
         self.heartbeat = Heartbeat(
             outage,
@@ -56,7 +62,7 @@ class InlineWorker:
             config.heartbeat_interval,
             wear,
         )
-        self.poller = Poller(outage, runner, client.moves, config.poll_interval)
+        self.poller = Poller(outage, runner, client.moves, config.poll_interval, lambda: None)
         self.rescuer = Rescuer(
             outage,
             runner,
@@ -64,8 +70,9 @@ class InlineWorker:
             self.worker,
             threshold_s=config.orphan_threshold,
             interval_s=config.orphan_check_interval,
-            max_orphanings=config.max_orphanings,
-            steady=lambda: True,  # time passes when a test says so
+            orphans=Orphans(client.moves, config.max_orphanings),
+            watch=Watch(0.0),  # time passes when a test says so
+            answered_since=lambda: 0.0,
         )
 
     def persist(self, step: Callable[[], Any]) -> Any:

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, TypeVar
 
 T = TypeVar("T")
@@ -30,13 +31,19 @@ class WorkerProcess:
     """``cogworker worker``, or ``swarm``, with its log in a file and in a group of its own."""
 
     def __init__(
-        self, command: Sequence[str], settings: Mapping[str, Any], log: Path, cwd: Path
+        self,
+        command: Sequence[str],
+        settings: Mapping[str, Any],
+        log: Path,
+        cwd: Path,
+        environ: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         environment = {
             **os.environ,
             **{f"COGWORKER_{name.upper()}": str(value) for name, value in settings.items()},
             "PYTHONPATH": str(cwd),
             "PYTHONUNBUFFERED": "1",
+            **environ,
         }
         self.log_file = log
         with log.open("ab") as output:
@@ -115,7 +122,11 @@ class Workers:
         return swarm
 
     def run(
-        self, *arguments: str, program: Sequence[str] = ("-m", "cogworker.cli"), **settings: Any
+        self,
+        *arguments: str,
+        program: Sequence[str] = ("-m", "cogworker.cli"),
+        environ: Mapping[str, str] = MappingProxyType({}),
+        **settings: Any,
     ) -> WorkerProcess:
         """Start a command of ``cogworker``."""
         worker = WorkerProcess(
@@ -123,6 +134,7 @@ class Workers:
             {**self.settings, **settings},
             self.folder / f"worker{len(self.started)}.log",
             self.folder,
+            environ,
         )
         self.started.append(worker)
         return worker

@@ -30,6 +30,7 @@ class Server:
         self.url = f"redis://127.0.0.1:{self.port}/0"
         self.client = redis.Redis(port=self.port)
         self._process: subprocess.Popen[bytes] | None = None
+        self.extra: dict[str, str] = {}
 
     def start(self) -> None:
         """Start it and wait until it serves."""
@@ -42,7 +43,7 @@ class Server:
         return {
             "--port": str(self.port), "--bind": "127.0.0.1", "--dir": str(self.folder),
             "--appendonly": "yes", "--appendfsync": "always", "--save": "",
-            "--logfile": str(self.folder / "server.log"),
+            "--logfile": str(self.folder / "server.log"), **self.extra,
         }  # fmt: skip
 
     def stop(self) -> None:

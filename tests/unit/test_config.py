@@ -109,7 +109,9 @@ def test_the_default_environment_is_that_of_the_process(monkeypatch):
         ("COGWORKER_REDIS_PASS", "COGWORKER_REDIS_PASSWORD"),
     ],
 )
-def test_a_misspelled_variable_is_warned_of(caplog, variable, meant):
+def test_a_misspelled_variable_is_warned_of_once(caplog, monkeypatch, variable, meant):
+    monkeypatch.setattr("cogworker.config._told", set())
+    assert load(environ={variable: "secret"}) == Config()
     assert load(environ={variable: "secret"}) == Config()
     [record] = caplog.records
     assert (record.name, record.levelno) == ("cogworker.config", logging.WARNING)

@@ -20,6 +20,7 @@ from cogworker._worker.order import QueueOrder
 from cogworker._worker.outage import REPEAT_S, Outage
 from cogworker._worker.signals import Requests
 from cogworker._worker.slots import Slots
+from cogworker._worker.watch import Watch
 from cogworker._worker.wear import Wear
 from cogworker.config import Config
 from cogworker.payload import Envelope
@@ -200,7 +201,7 @@ class TestRequestsOfAParent:
 
 def test_a_signal_that_was_blocked_before_comes_through():
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTSTP})
-    signal.pthread_kill(threading.get_ident(), signal.SIGTSTP)  # not another thread, which stops
+    signal.pthread_kill(threading.get_ident(), signal.SIGTSTP)  # no other thread may get it
     requests = Requests()
     with requests.from_signals():
         assert requests.get(0.0) == "quiet"
@@ -290,7 +291,7 @@ class TestLoop:
 
 
 class TestHeartbeat:
-    def test_after_an_outage_nobody_is_declared_dead_until_all_could_beat(self, monkeypatch):
+    def test_says_since_when_all_beats_were_answered(self, monkeypatch):
         now = 100.0
         monkeypatch.setattr("cogworker.clock.monotonic", lambda: now)
         away = False
@@ -310,24 +311,85 @@ class TestHeartbeat:
             5.0,
             Wear(Config(), lambda reason: None),
         )
-        assert not heartbeat.steady
+        assert heartbeat.answered_since is None
         heartbeat.tick()
-        assert not heartbeat.steady, "a fresh worker, too, gives the others time"
-        now += 15
-        assert heartbeat.steady
+        now = 105.0
+        heartbeat.tick()
+        assert heartbeat.answered_since == 100
 
         away = True
         with pytest.raises(RedisUnavailable):
             heartbeat.tick()
-        assert not heartbeat.steady
+        assert heartbeat.answered_since is None
 
         away = False
         heartbeat.tick()
-        now += 14.9
-        heartbeat.tick()
-        assert not heartbeat.steady
-        now += 0.2
-        assert heartbeat.steady
+        assert heartbeat.answered_since == 105
+
+
+class TestWatch:
+    def test_a_silent_worker_is_dead_when_it_was_watched_long_enough(self):
+        watch = Watch(15)
+        assert watch.look({"w": 1.0}, answered_since=0, now=100) == []
+        assert watch.undecided
+        assert watch.look({"w": 1.0}, answered_since=0, now=114.9) == []
+        assert watch.look({"w": 1.0}, answered_since=0, now=115) == ["w"]
+        assert not watch.undecided
+
+    def test_a_beat_between_two_looks_begins_the_watch_again(self):
+        """As after a jump of the server's clock: all beats look old until the next ones."""
+        watch = Watch(15)
+        watch.look({"w": 1.0, "v": 1.0}, answered_since=0, now=100)
+        assert watch.look({"w": 2.0, "v": 1.0}, answered_since=0, now=120) == ["v"]
+        assert watch.look({"w": 2.0}, answered_since=0, now=134) == []
+        assert watch.look({"w": 2.0}, answered_since=0, now=135) == ["w"]
+
+    def test_one_that_beats_again_is_forgotten(self):
+        watch = Watch(15)
+        watch.look({"w": 1.0}, answered_since=0, now=100)
+        assert watch.look({}, answered_since=0, now=110) == []
+        assert not watch.undecided
+        assert watch.look({"w": 1.0}, answered_since=0, now=120) == []
+
+    def test_only_time_in_which_our_own_beats_were_answered_counts(self):
+        watch = Watch(15)
+        watch.look({"w": 1.0}, answered_since=0, now=100)
+        assert watch.look({"w": 1.0}, answered_since=None, now=120) == []
+        assert watch.look({"w": 1.0}, answered_since=121, now=121) == []
+        assert watch.look({"w": 1.0}, answered_since=121, now=135) == []
+        assert watch.look({"w": 1.0}, answered_since=121, now=136) == ["w"]
+
+    def test_an_outage_that_was_over_before_the_next_look_counts(self):
+        watch = Watch(15)
+        watch.look({"w": 1.0}, answered_since=0, now=100)
+        assert watch.look({"w": 1.0}, answered_since=118, now=120) == []
+
+
+class TestWear:
+    def test_says_once_that_the_jobs_are_done(self):
+        said = []
+        wear = Wear(Config(max_jobs=10), said.append)
+        wear.settled(9)
+        assert said == []
+        wear.settled(1)
+        wear.settled(5)
+        assert said == ["max_jobs"]
+
+    def test_says_once_that_it_needs_too_much_memory(self):
+        said = []
+        wear = Wear(Config(max_rss=1024), said.append)
+        wear.check_memory()
+        wear.check_memory()
+        [reason] = said
+        assert reason.startswith("max_rss rss=")
+        assert reason.endswith("limit=1024")
+
+    def test_without_limits_it_says_nothing(self):
+        said = []
+        wear = Wear(Config(max_rss=2**50), said.append)
+        wear.settled(10**9)
+        wear.check_memory()
+        assert said == []
 
 
 def test_identities_differ_and_name_host_and_process(monkeypatch):

@@ -6,13 +6,12 @@ the worker's next ``turn``. ``promote`` brings scheduled and retrying jobs to th
 """
 
 from collections.abc import Iterable, Sequence
-from typing import Any
 
 from cogworker._engine import replies
 from cogworker._engine.effects import Count
 from cogworker._engine.places import InFlight, Later, Place, Queue, Source, Trimmed
 from cogworker._engine.plan import KEEP, Move, Plan
-from cogworker._engine.replies import Due, Moved, Taken, Turned
+from cogworker._engine.replies import Due, Held, Moved, Stale, Turned
 from cogworker._redis import scripts
 from cogworker._redis.command import Command
 from cogworker._redis.keys import Keys
@@ -68,10 +67,13 @@ class Moves:
         moves: Sequence[Move],
         want: int,
         queues: Iterable[str],
-    ) -> Command[Turned | None]:
+        *,
+        at_most_once: bool = False,
+    ) -> Command[Turned | Stale]:
         """Settle what ended and take up to ``want`` jobs, looking into ``queues`` in that order.
 
         Numbers rise from 1. A turn whose reply was lost is sent again with the same number.
+        ``at_most_once``: what the worker holds when it dies must not run again.
         """
         keys = self.keys
         fixed = (
@@ -81,7 +83,7 @@ class Moves:
             keys.lost_claims,
             keys.workers,
         )
-        plan = Plan(keys, fixed, (number,))
+        plan = Plan(keys, fixed, (number, "basic" if at_most_once else "reliable"))
         plan.moves(moves)
         names = [plan.queue(name) for name in queues]
         plan.args += (worker.worker, want, len(names))
@@ -117,13 +119,12 @@ class Moves:
         plan.moves(moves)
         return Command("move", scripts.MOVE, plan.keys, plan.args, replies.read_moved)
 
-    def stale(self, threshold_s: float, limit: int) -> Command[list[str]]:
-        """Name workers whose last beat is older than ``threshold_s``."""
-        return Command(
-            "stale", scripts.STALE, (self.keys.workers,), (repr(threshold_s), limit), _texts
-        )
+    def stale(self, threshold_s: float, skip: int, limit: int) -> Command[dict[str, float]]:
+        """Workers whose last beat is older than ``threshold_s``, with that beat."""
+        args = (repr(threshold_s), skip, limit)
+        return Command("stale", scripts.STALE, (self.keys.workers,), args, replies.read_stale)
 
-    def examine(self, worker: InFlight, threshold_s: float | None) -> Command[list[Taken] | None]:
+    def examine(self, worker: InFlight, threshold_s: float | None) -> Command[Held | None]:
         """Read what a dead worker held; None when it lives.
 
         ``threshold_s`` None: the worker itself asks, at its end.
@@ -142,7 +143,10 @@ class Moves:
     ) -> Command[Moved | None]:
         """Move what a dead worker held, and forget it; None when it lives after all."""
         name, keys = worker.worker, self.keys
-        fixed = (keys.queues, keys.workers, keys.presence(name), keys.in_flight(name))
+        fixed = (
+            *(keys.queues, keys.workers, keys.presence(name), keys.in_flight(name)),
+            *(keys.orders(name), keys.order_bell(name)),
+        )
         plan = Plan(keys, fixed, (name, _threshold(threshold_s)))
         plan.moves(moves)
         return Command("rescue", scripts.RESCUE, plan.keys, plan.args, replies.read_rescued)
@@ -184,10 +188,6 @@ class Moves:
 
 def _threshold(threshold_s: float | None) -> str:
     return "" if threshold_s is None else repr(threshold_s)
-
-
-def _texts(reply: Any) -> list[str]:
-    return [replies.text(word) for word in reply]
 
 
 __all__ = ["KEEP", "Moves", "NewJob"]

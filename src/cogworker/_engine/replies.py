@@ -40,6 +40,22 @@ class Turned(NamedTuple):
     paused: Sequence[str]
 
 
+class Stale(NamedTuple):
+    """The answer to a turn that comes after the one numbered ``last``: nothing was done."""
+
+    last: int
+
+
+class Held(NamedTuple):
+    """What a dead worker held, oldest first; ``at_most_once`` as it fetched."""
+
+    at_most_once: bool
+    jobs: Sequence[Taken]
+
+
+NOTHING_HELD = Held(False, ())
+
+
 class Due(NamedTuple):
     """Entries that are due; ``next_in_s`` is the time until the next one, None when there is none.
 
@@ -90,10 +106,10 @@ def read_moved(reply: Raw) -> Moved:
 NOTHING_AMISS = Moved()
 
 
-def read_turned(reply: Raw) -> Turned | None:
-    """Read a turn's answer; None when a later turn has been answered already."""
+def read_turned(reply: Raw) -> Turned | Stale:
+    """Read a turn's answer."""
     if reply[0] == b"stale":
-        return None
+        return Stale(int(reply[1]))
     deliveries = [Taken(tag, payload) for tag, payload in _pairs(reply[3])]
     if len(reply) > 5:  # repeated: a hash has no order
         deliveries.sort(key=lambda job: order_of(job.tag))
@@ -124,12 +140,17 @@ def read_pushed(reply: Raw) -> Moved | None:
     return read_moved(([], reply[1], reply[2]))
 
 
-def read_examined(reply: Raw) -> list[Taken] | None:
-    """Read what a dead worker held, oldest first; None when it lives."""
+def read_examined(reply: Raw) -> Held | None:
+    """Read what a dead worker held; None when it lives."""
     if reply[0] == b"alive":
         return None
-    held = [Taken(tag, payload) for tag, payload in _pairs(reply[1:]) if _is_tag(tag)]
-    return sorted(held, key=lambda job: order_of(job.tag))
+    jobs = [Taken(tag, payload) for tag, payload in _pairs(reply[2:]) if _is_tag(tag)]
+    return Held(reply[1] == b"basic", sorted(jobs, key=lambda job: order_of(job.tag)))
+
+
+def read_stale(reply: Raw) -> dict[str, float]:
+    """Read the last beats of silent workers."""
+    return {text(name): float(beat) for name, beat in _pairs(reply)}
 
 
 def read_rescued(reply: Raw) -> Moved | None:

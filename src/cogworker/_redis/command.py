@@ -27,13 +27,16 @@ class Command(NamedTuple, Generic[T]):
     args: Sequence[Word]
     read: Callable[[Any], T]
 
-    def words(self) -> tuple[Word, ...]:
-        """The command as it goes over the wire."""
+    def words(self, clock: str = "") -> tuple[Word, ...]:
+        """The command as it goes over the wire.
+
+        ``clock``, epoch seconds, is for scripts of a server that has no clock for them.
+        """
         if self.script is None:
             return (*self.keys, *self.args)
-        return ("EVALSHA", self.script.sha, len(self.keys), *self.keys, *self.args)
+        return ("EVALSHA", self.script.sha, len(self.keys), *self.keys, *self.args, clock)
 
-    def words_with_source(self) -> tuple[Word, ...]:
+    def words_with_source(self, clock: str = "") -> tuple[Word, ...]:
         """The same with the script's text, for a server that does not have it yet."""
         assert self.script is not None  # noqa: S101 - only a script can be unknown to a server
-        return ("EVAL", self.script.source, len(self.keys), *self.keys, *self.args)
+        return ("EVAL", self.script.source, len(self.keys), *self.keys, *self.args, clock)

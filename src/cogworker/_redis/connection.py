@@ -4,6 +4,7 @@ The client library's ``Connection`` objects are used directly, without its pool 
 classes: one push then takes 65 µs instead of 114.
 """
 
+import logging
 import re
 from typing import Any
 
@@ -13,10 +14,14 @@ import redis.connection as sync
 import redis.sentinel as sync_sentinel
 from redis import exceptions as redis_errors
 
+from cogworker import clock
 from cogworker.config import Config, redacted
 from cogworker.errors import ConfigError
 
+logger = logging.getLogger("cogworker.redis")
+
 _SCHEME = re.compile("^valkey")
+_NO_CLOCK = re.compile("NOCLOCK|after non deterministic commands")
 
 
 class Connector:
@@ -27,6 +32,7 @@ class Connector:
     """
 
     def __init__(self, config: Config) -> None:
+        self.clockless = False
         options = _options(config)
         try:
             if config.redis_sentinel_master is None:
@@ -54,6 +60,26 @@ class Connector:
             return
         self._pool.connection_kwargs.update(places[0])
         self._aio_pool.connection_kwargs.update(places[1])
+
+    def loses_clock(self, error: Exception) -> bool:
+        """Whether an error says, for the first time, that scripts get no time from the server.
+
+        Its user may lack TIME, or it is older than Redis 5 and lets no script write after it. From
+        then on scripts are given this process's clock.
+        """
+        if self.clockless or not _NO_CLOCK.search(str(error)):
+            return False
+        self.clockless = True
+        logger.warning(
+            "the server's clock can't be used, this host's is used instead, and workers change "
+            "over to fetch=basic: error=%s",
+            error,
+        )
+        return True
+
+    def clock(self) -> str:
+        """What scripts are told of the time: nothing, when they can ask for it."""
+        return repr(clock.wall()) if self.clockless else ""
 
     def connect(self) -> sync.AbstractConnection:
         """A connection that opens itself at its first use."""

@@ -10,14 +10,17 @@ class Keys:
     """The keys of one installation."""
 
     __slots__ = (
+        "_namespace",
         "_producer",
         "_queue",
         "_wake",
         "_worker",
         "dead",
         "failed",
+        "intake",
         "lost_claims",
         "paused_queues",
+        "pauses",
         "processed",
         "queues",
         "retry",
@@ -30,6 +33,11 @@ class Keys:
         self.queues = f"{namespace}:queues"
         #: SET, shared: queues that no worker takes from. Written by pause and resume.
         self.paused_queues = f"{namespace}:paused_queues"
+        #: HASH: when a queue was paused, epoch seconds, and by whom. Written by pause and resume.
+        self.pauses = f"{namespace}:pauses"
+        #: HASH: ``by`` and ``at`` (epoch seconds) while no worker may take. Written by pause and
+        #: resume of the intake.
+        self.intake = f"{namespace}:intake"
         #: ZSET, shared: payloads by due time, epoch seconds. Written by push, emptied by promote.
         self.schedule = f"{namespace}:schedule"
         #: ZSET, shared: payloads by due time, epoch seconds. Written by settle, emptied by promote.
@@ -49,6 +57,7 @@ class Keys:
         self._wake = f"{namespace}:wake:"
         self._worker = f"{namespace}:worker:"
         self._producer = f"{namespace}:producer:"
+        self._namespace = f"{namespace}:"
 
     def queue(self, name: str) -> str:
         """LIST, shared: payloads; pushed at the left, taken at the right."""
@@ -68,6 +77,21 @@ class Keys:
         Goes with a clean stop, or an hour after its worker was rescued.
         """
         return f"{self._worker}{worker}:in_flight"
+
+    def orders(self, worker: str) -> str:
+        """HASH: the last order that a worker was given: ``number``, ``order``, ``by``, ``at``.
+
+        Goes with its worker, or a day after it was given.
+        """
+        return f"{self._worker}{worker}:orders"
+
+    def order_bell(self, worker: str) -> str:
+        """LIST: a token that tells a worker to look for orders; goes when heard, or in a minute."""
+        return f"{self._worker}{worker}:bell"
+
+    def quarantine(self, key: str, number: int) -> str:
+        """Any type: what was found under a key where it did not belong; expires after 30 days."""
+        return f"{self._namespace}quarantine:{key.removeprefix(self._namespace)}:{number}"
 
     def producer(self, lane: str) -> str:
         """STRING: number and first job id of a producer's last push; expires after 15 minutes."""

@@ -85,7 +85,7 @@ class Runner:
             except IndexError:
                 connection = self.connector.connect()
             try:
-                reply = _exchange(connection, command)
+                reply = _exchange(connection, command, self.connector.clock())
             except BaseException as error:
                 connection.disconnect()
                 time.sleep(self._pause_after(error, command, pauses))
@@ -97,6 +97,8 @@ class Runner:
         self, error: BaseException, command: Command[Any], pauses: Iterator[float]
     ) -> float:
         """How long to wait before sending again; raises what must be raised."""
+        if isinstance(error, redis_errors.ResponseError) and self.connector.loses_clock(error):
+            return 0.0
         problem = _judge(error, command, self.connector)
         self.close()  # where one connection was lost, the idle ones are lost, too
         pause = next(pauses, None)
@@ -110,12 +112,13 @@ class Runner:
             self._idle.pop().disconnect()
 
 
-def _exchange(connection: sync.AbstractConnection, command: Command[Any]) -> Any:
-    connection.send_packed_command(connection.pack_command(*command.words()), check_health=False)
+def _exchange(connection: sync.AbstractConnection, command: Command[Any], clock: str) -> Any:
+    words = connection.pack_command(*command.words(clock))
+    connection.send_packed_command(words, check_health=False)
     try:
         return connection.read_response()
     except redis_errors.NoScriptError:
-        connection.send_command(*command.words_with_source(), check_health=False)
+        connection.send_command(*command.words_with_source(clock), check_health=False)
         return connection.read_response()
 
 
@@ -140,7 +143,7 @@ class AsyncRunner:
         while True:
             connection = idle.pop() if idle else self.connector.connect_async()
             try:
-                reply = await _exchange_async(connection, command)
+                reply = await _exchange_async(connection, command, self.connector.clock())
             except BaseException as error:
                 await connection.disconnect(nowait=True)
                 await asyncio.sleep(await self._pause_after(error, command, pauses))
@@ -161,6 +164,8 @@ class AsyncRunner:
         self, error: BaseException, command: Command[Any], pauses: Iterator[float]
     ) -> float:
         """How long to wait before sending again; raises what must be raised."""
+        if isinstance(error, redis_errors.ResponseError) and self.connector.loses_clock(error):
+            return 0.0
         problem = _judge(error, command, self.connector)
         await self.close()
         pause = next(pauses, None)
@@ -175,13 +180,15 @@ class AsyncRunner:
             await idle.pop().disconnect()
 
 
-async def _exchange_async(connection: aio.AbstractConnection, command: Command[Any]) -> Any:
-    words = connection.pack_command(*command.words())
+async def _exchange_async(
+    connection: aio.AbstractConnection, command: Command[Any], clock: str
+) -> Any:
+    words = connection.pack_command(*command.words(clock))
     await connection.send_packed_command(words, check_health=False)
     try:
         return await connection.read_response()
     except redis_errors.NoScriptError:
-        await connection.send_command(*command.words_with_source(), check_health=False)
+        await connection.send_command(*command.words_with_source(clock), check_health=False)
         return await connection.read_response()
 
 

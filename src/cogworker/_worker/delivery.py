@@ -11,12 +11,13 @@ from cogworker.payload import Envelope
 class Delivery:
     """A job that this worker holds, until it is settled.
 
-    ``job`` is None when no job of that name is declared here. ``interrupted`` is set when the
-    worker, at its end, has asked the run to stop; ``returned`` when the run is over, with ``move``,
-    None for a success, as its outcome.
+    ``job`` is None when no job of that name is declared here. ``begun`` is set just before its
+    function is called; ``interrupted`` when the worker, at its end, has asked the run to stop;
+    ``returned`` when the run is over, with ``move``, None for a success, as its outcome.
     """
 
     __slots__ = (
+        "begun",
         "envelope",
         "interrupted",
         "job",
@@ -37,6 +38,7 @@ class Delivery:
         self.job = job
         self.ready_at = now
         self.started_at = 0.0
+        self.begun = False
         self.interrupted = False
         self.returned = False
         self.move: Move | None = None

@@ -15,26 +15,28 @@ import logging
 import random
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable
 
-from cogworker import clock, payload
+from cogworker import clock
 from cogworker._engine import presence
 from cogworker._engine.moves import Moves
-from cogworker._engine.places import InFlight, Queue
-from cogworker._engine.plan import KEEP, Move
-from cogworker._engine.replies import Moved, Turned
+from cogworker._engine.places import InFlight
+from cogworker._engine.plan import Move
+from cogworker._engine.replies import Stale, Turned
 from cogworker._redis.command import Command
 from cogworker._redis.doorbell import Doorbell
 from cogworker._redis.runner import Runner
 from cogworker._worker.alarm import Alarm
 from cogworker._worker.delivery import Delivery
+from cogworker._worker.fetch import Fetch
 from cogworker._worker.order import QueueOrder
-from cogworker._worker.outage import REPEAT_S, Outage
+from cogworker._worker.outage import Outage
 from cogworker._worker.performer import Performer
 from cogworker._worker.readiness import LONGEST_WAIT_S, SPREAD_AFTER_S, Readiness
-from cogworker._worker.slots import Finished, Slots
+from cogworker._worker.settlements import Settlements
+from cogworker._worker.slots import Slots
 from cogworker._worker.wear import Wear
-from cogworker.errors import RedisUnavailable
+from cogworker.errors import RedisError
 
 logger = logging.getLogger("cogworker.worker")
 
@@ -43,8 +45,6 @@ LISTEN_S = 5.0
 """How long one question for a wake-up token lasts; then it is asked again."""
 UNSTARTED_PAUSE_S = 1.0
 """How long nothing is taken after a job could not be started: another worker may run it."""
-STUCK_PAUSE_S = 1.0
-"""How long a settlement that the server refused waits before it is tried again."""
 LONGEST_STEP_S = 60.0
 """A step that takes longer than this does not go on: it waits for answers a few times at most."""
 
@@ -65,6 +65,8 @@ class Dispatcher:
         idle_s: float,
         outage: Outage,
         wear: Wear,
+        fetch: Fetch,
+        on_damage: Callable[[], None],
     ) -> None:
         self._runner = runner
         self._doorbell = Doorbell(runner.connector)
@@ -76,21 +78,18 @@ class Dispatcher:
         self._idle_s = idle_s
         self._outage = outage
         self._wear = wear
+        self._fetch = fetch
+        self.settlements = Settlements(moves, worker, on_damage)
         self._stepped_at = clock.monotonic()
         self.alarm = Alarm()
         self.slots = Slots(concurrency, self.alarm.ring)
         self._readiness = Readiness()
         self._held: dict[bytes, Delivery] = {}
         self._number = 0
-        self._command: Command[Turned | None] | None = None
-        self._sent: dict[bytes, Move] = {}
+        self._command: Command[Turned | Stale] | None = None
         self._unstarted: deque[Delivery] = deque()
-        self._told: dict[str, float] = {}
         self._closed = False
         self._wanted = 0
-        self._pending: list[Move] = []
-        self._stuck: list[Move] = []
-        self._stuck_until = 0.0
         self._hungry = True
         self._look_again_at = 0.0
         self._take_again_at = 0.0
@@ -115,6 +114,11 @@ class Dispatcher:
         self._hungry = True
         self.alarm.ring()
 
+    def look(self) -> None:
+        """Look for jobs now: a queue that was paused may not be any more."""
+        self._hungry = True
+        self.alarm.ring()
+
     def abandon(self, within_s: float) -> None:
         """Give back what still runs and end; without Redis, end after ``within_s`` anyway."""
         self.taking = False
@@ -134,7 +138,7 @@ class Dispatcher:
 
     def settle_rest(self) -> None:
         """Once more, after the loop's end: a run that has ended must not be given back."""
-        while self._command is not None or self._pending:
+        while self._command is not None or self.settlements.pending:
             self.turn()
 
     @property
@@ -156,12 +160,14 @@ class Dispatcher:
             self._stepped_at = clock.monotonic()
             try:
                 self.step()
-            except RedisUnavailable as error:
+            except RedisError as error:
                 self._outage.failed("dispatcher", error)
                 self._rest(pause_s)
                 pause_s = min(2 * pause_s, 1.0)
             except Exception:
                 logger.exception("the dispatcher failed, and goes on")
+                if self._command is None:  # it failed while it made a turn
+                    self.settlements.send_again()
                 self._rest(1.0)
             else:
                 pause_s = 0.05
@@ -178,7 +184,7 @@ class Dispatcher:
             self._close()
         while self._unstarted and not self._closed:
             self._readiness.retreat(now)
-            self._give_back([self._unstarted.popleft()])
+            self.settlements.give_back([self._unstarted.popleft()])
         if self._has_work(now):
             self.turn()
             return
@@ -190,17 +196,21 @@ class Dispatcher:
         return bool(
             self._command
             or self.slots.has_finished
-            or self._pending
-            or (self._stuck and now >= self._stuck_until)
+            or self.settlements.is_due(now)
             or (self._hungry and self._want() > 0)
         )
 
     def _want(self) -> int:
         if not self.taking or clock.monotonic() < self._take_again_at:
             return 0
-        if len(self._stuck) >= self.slots.size:
+        if self.settlements.stuck >= self.slots.size:
             return 0  # jobs that can't be settled must not pile up
-        return min(self.slots.free + self._readiness.limit - self.slots.ready, MOST_TAKEN)
+        return min(self.slots.free + self._ahead - self.slots.ready, MOST_TAKEN)
+
+    @property
+    def _ahead(self) -> int:
+        """How many jobs to keep ready; what may not run again is not taken before it can begin."""
+        return 0 if self._fetch.basic else self._readiness.limit
 
     # A turn.
 
@@ -211,80 +221,28 @@ class Dispatcher:
         turned = self._runner.run(self._command)
         self._command = None
         self._outage.worked("dispatcher")
-        if turned is None:
+        if isinstance(turned, Stale):
             logger.error("a later turn was answered already: worker=%s", self._worker.worker)
-            self._pending += {id(move): move for move in self._sent.values()}.values()
+            self._number = turned.last
+            self.settlements.send_again()
             return
-        self._digest_moved(turned.moved)
-        self._wear.settled(len(self._sent) - len(turned.moved.failed))
+        self._wear.settled(self.settlements.answered(turned.moved, self._held))
         self._digest_taken(turned)
 
-    def _compose(self, now: float) -> Command[Turned | None]:
+    def _compose(self, now: float) -> Command[Turned | Stale]:
         finished = self.slots.collect()
+        self.settlements.finish(finished)
         self._readiness.learn(len(finished.deliveries), finished.ran_s, now)
-        moves = self._pending
-        self._pending = []
-        if self._stuck and now >= self._stuck_until:
-            moves += self._stuck
-            self._stuck = []
-        moves = self._in_order([*moves, *self._moves_of(finished)])
-        self._sent = {tag: move for move in moves for tag in _tags(move)}
         self._number += 1
         self._wanted = max(0, self._want())
         return self._moves.turn(
             self._worker,
             self._number,
-            moves,
+            self.settlements.send(now),
             self._wanted,
             self._order.draw() if self._wanted else (),
+            at_most_once=self._fetch.basic,
         )
-
-    def _in_order(self, moves: list[Move]) -> list[Move]:
-        """All that goes back to the front of queues as one, so that it keeps its order there."""
-        back = [move for move in moves if isinstance(move.target, Queue) and move.target.front]
-        if len(back) < 2:
-            return moves
-        words = [word for move in back for word in move.items if isinstance(word, bytes)]
-        pairs = zip(words[::2], words[1::2], strict=True)
-        others = [move for move in moves if move not in back]
-        return [*others, *self._moves.give_back(self._worker, pairs)]
-
-    def _moves_of(self, finished: Finished) -> list[Move]:
-        """The moves that settle finished runs: one for all successes, one each for the others."""
-        done = [delivery.tag for delivery, move in finished.deliveries if move is None]
-        moves = [move for _, move in finished.deliveries if move is not None]
-        return [*moves, self._moves.done(self._worker, done)] if done else moves
-
-    def _digest_moved(self, moved: Moved) -> None:
-        refused = dict(moved.failed)
-        for tag in moved.lost:
-            delivery = self._held.get(tag)
-            logger.warning(
-                "lost claim: the job was rescued meanwhile, its end here changes nothing: "
-                "%s tag=%s",
-                payload.label(delivery.envelope) if delivery else "",
-                tag.decode("utf-8", "backslashreplace"),
-            )
-        for tag, move in self._sent.items():
-            if tag in refused:
-                logger.error(
-                    "the server refused to settle a job, trying again: tag=%s error=%s",
-                    tag.decode("utf-8", "backslashreplace"),
-                    refused[tag],
-                )
-                self._stuck.append(_only(move, tag))
-                self._stuck_until = clock.monotonic() + STUCK_PAUSE_S
-            else:
-                self._held.pop(tag, None)
-        for key, problem in moved.problems:
-            self._tell(key, problem)
-
-    def _tell(self, key: str, problem: str) -> None:
-        """Log a damaged key, once a minute."""
-        now = clock.monotonic()
-        if now - self._told.get(key, float("-inf")) >= REPEAT_S:
-            self._told[key] = now
-            logger.error("a key is damaged and was left out: key=%s error=%s", key, problem)
 
     def _digest_taken(self, turned: Turned) -> None:
         now = clock.monotonic()
@@ -293,7 +251,7 @@ class Dispatcher:
         for taken in turned.taken:
             accepted = self._performer.accept(taken, now)
             if isinstance(accepted, Move):
-                self._pending.append(accepted)
+                self.settlements.add([accepted])
             else:
                 self._held[taken.tag] = accepted
                 deliveries.append(accepted)
@@ -301,9 +259,9 @@ class Dispatcher:
             self._hungry = len(turned.taken) == self._wanted
             self._look_again_at = now + self._idle_pause()
         if not self.taking:
-            self._give_back(deliveries)
+            self.settlements.give_back(deliveries)
             return
-        for delivery in self.slots.offer(deliveries, sparing=self._readiness.limit > 0):
+        for delivery in self.slots.offer(deliveries, sparing=self._ahead > 0):
             self._start(delivery)
 
     # Giving back.
@@ -315,26 +273,16 @@ class Dispatcher:
         reclaimed = self.slots.reclaim(LONGEST_WAIT_S if self.taking else 0.0)
         if reclaimed:
             self._readiness.retreat(now)
-            self._give_back(reclaimed)
+            self.settlements.give_back(reclaimed)
 
     def _close(self) -> None:
         """At the end: settle what has finished, and give back everything else."""
         self._closed = True
         self._unstarted.clear()  # they are among the held
-        finished = self.slots.close()
-        self._pending += self._moves_of(finished)
-        leaving = {delivery.tag for delivery, _ in finished.deliveries}
-        leaving.update(tag for move in (*self._pending, *self._stuck) for tag in _tags(move))
-        if self._command is not None:
-            leaving.update(self._sent)
-        unfinished = [each for tag, each in self._held.items() if tag not in leaving]
-        for delivery in unfinished:
-            logger.warning("given back, not finished: %s", payload.label(delivery.envelope))
-        self._give_back(unfinished)
-
-    def _give_back(self, deliveries: Iterable[Delivery]) -> None:
-        jobs = [(delivery.tag, KEEP) for delivery in deliveries]
-        self._pending += self._moves.give_back(self._worker, jobs)
+        self.settlements.finish(self.slots.close())
+        ended = self.settlements.tags()
+        unfinished = [each for tag, each in self._held.items() if tag not in ended]
+        self.settlements.add([self._performer.not_run(delivery) for delivery in unfinished])
 
     # Waiting.
 
@@ -342,8 +290,8 @@ class Dispatcher:
         until = now + self._idle_s
         if self.slots.ready:
             until = now + SPREAD_AFTER_S
-        elif self._stuck:
-            until = min(until, self._stuck_until)
+        elif self.settlements.stuck:
+            until = min(until, self.settlements.stuck_until)
         if self.taking and not self._hungry and self._want() > 0:
             until = min(until, self._look_again_at)
             self._listen()
@@ -381,7 +329,7 @@ class Dispatcher:
     def _is_over(self) -> bool:
         if self._abandon_by is None:
             return False
-        if not self._held and not self._pending and self._command is None:
+        if not self._held and not self.settlements.pending and self._command is None:
             return True
         if clock.monotonic() < self._abandon_by:
             return False
@@ -391,15 +339,3 @@ class Dispatcher:
             self._worker.worker,
         )
         return True
-
-
-def _tags(move: Move) -> Sequence[bytes]:
-    """The deliveries that a move settles."""
-    return [item for item in move.items[:: len(move.items) // move.jobs] if isinstance(item, bytes)]
-
-
-def _only(move: Move, tag: bytes) -> Move:
-    """A move reduced to one of its deliveries."""
-    width = len(move.items) // move.jobs
-    start = move.items.index(tag)
-    return move._replace(jobs=1, items=move.items[start : start + width])

@@ -3,9 +3,12 @@
 import traceback
 from typing import Any
 
+from cogworker import clock, payload
+from cogworker.errors import InvalidPayload
 from cogworker.payload import MOST_MESSAGE_CHARACTERS
 
 MOST_BACKTRACE_LINES = 200
+MOST_CHARACTERS_A_LINE = 1000
 
 
 def describe(error: BaseException) -> dict[str, Any]:
@@ -17,10 +20,19 @@ def describe(error: BaseException) -> dict[str, Any]:
     }
 
 
+def record(job: bytes, queue: str, error: BaseException, **changes: Any) -> bytes:
+    """A payload with the error that a job ended with; one that can't be read is wrapped."""
+    now = clock.wall()
+    try:
+        return payload.amend(job, {**describe(error), **changes}, missing={"failed_at": now})
+    except InvalidPayload as problem:
+        return payload.wrap_unparseable(job, queue, problem, now)
+
+
 def class_of(error: BaseException) -> str:
     """The qualified name of the error's class, without ``builtins``."""
     try:
-        return _clean(_qualified(type(error)))
+        return _clean(_qualified(type(error))[:MOST_CHARACTERS_A_LINE])
     except BaseException:  # a metaclass is the job's code, too
         return "(unknown)"
 
@@ -50,7 +62,7 @@ def _backtrace(error: BaseException) -> list[str]:
         ]
     except BaseException as second:  # __traceback__ may be the job's code, a source file anything
         return [f"(the stack trace can't be shown: {type(second).__name__})"]
-    return lines[-MOST_BACKTRACE_LINES:]
+    return [line[:MOST_CHARACTERS_A_LINE] for line in lines[-MOST_BACKTRACE_LINES:]]
 
 
 def _clean(text: str) -> str:

@@ -23,14 +23,19 @@ from cogworker._worker.delivery import Delivery
 from cogworker._worker.dispatcher import Dispatcher
 from cogworker._worker.executors.aio import AsyncExecutor
 from cogworker._worker.executors.threads import ThreadExecutor
+from cogworker._worker.fetch import Fetch
 from cogworker._worker.host import Host
+from cogworker._worker.loops.control import Control
+from cogworker._worker.loops.guard import Guard
 from cogworker._worker.loops.heartbeat import Heartbeat
 from cogworker._worker.loops.poller import Poller
 from cogworker._worker.loops.rescuer import Rescuer
 from cogworker._worker.order import QueueOrder
+from cogworker._worker.orphans import Orphans
 from cogworker._worker.outage import Outage
 from cogworker._worker.performer import Performer
 from cogworker._worker.signals import Request, Requests
+from cogworker._worker.watch import Watch
 from cogworker._worker.wear import Wear
 from cogworker.client import Client
 from cogworker.config import Config, redacted
@@ -40,6 +45,8 @@ from cogworker.job import Job
 logger = logging.getLogger("cogworker.worker")
 
 FIRST_BEAT_PAUSE_S = 1.0
+WATCHED_BEATS = 3
+"""For how many beats of its own a worker watches a silent one before it takes it for dead."""
 INTERRUPTED_GRACE_S = 1.0
 """How long interrupted jobs may take to unwind before they are given back anyway."""
 LAST_CALLS_S = 5.0
@@ -55,6 +62,8 @@ class Launcher:
         self._config = config
         self._host = host
         self._pulse_at = 0.0
+        self._quiet = False
+        self._intake_paused = False
         self.is_ready = False
         self.settled_in = threading.Event()
         self._jobs = jobs
@@ -62,10 +71,17 @@ class Launcher:
         self._worker = InFlight(self.identity)
         self._fixed = facts.fixed_facts(self.identity, config)
         self.requests = Requests()
-        outage = Outage(logger)
+        outage = Outage(logger, lambda: self._guard.alarm())
         self._outage = outage
         connector = client.runner.connector
-        self._performer = Performer(jobs, client.moves, self._worker)
+        side = Runner(connector, ONCE)
+        self._guard = Guard(
+            *(outage, side, client.keys),
+            [name for name, _ in config.queues],
+            config.orphan_check_interval,
+        )
+        fetch = Fetch(config, connector)
+        self._performer = Performer(jobs, client.moves, self._worker, fetch)
         hot = Runner(connector, ONCE)
         wear = Wear(config, self._wear_out)
         self.dispatcher = Dispatcher(
@@ -79,6 +95,8 @@ class Launcher:
             idle_s=config.fetch_idle_max_interval,
             outage=outage,
             wear=wear,
+            fetch=fetch,
+            on_damage=self._guard.alarm,
         )
         slots = self.dispatcher.slots
         self._threads = ThreadExecutor(
@@ -91,12 +109,14 @@ class Launcher:
             self._start_delivery,
             client.aclose,
         )
-        side = Runner(connector, ONCE)
         self._runners = (hot, side)
         self._heartbeat = Heartbeat(
             outage, side, client.keys, self._worker, self._facts, config.heartbeat_interval, wear
         )
-        self._poller = Poller(outage, side, client.moves, config.poll_interval)
+        self._control = Control(
+            outage, side, client.keys, self._worker, self._pass_on, self.dispatcher.look
+        )
+        self._poller = Poller(outage, side, client.moves, config.poll_interval, self._guard.alarm)
         self._rescuer = Rescuer(
             outage,
             side,
@@ -104,8 +124,9 @@ class Launcher:
             self._worker,
             threshold_s=config.orphan_threshold,
             interval_s=config.orphan_check_interval,
-            max_orphanings=config.max_orphanings,
-            steady=lambda: self._heartbeat.steady,
+            orphans=Orphans(client.moves, config.max_orphanings),
+            watch=Watch(WATCHED_BEATS * config.heartbeat_interval),
+            answered_since=lambda: self._heartbeat.answered_since,
         )
 
     def run(self) -> Request:
@@ -113,13 +134,18 @@ class Launcher:
 
         Signals are taken by the caller.
         """
+        self._guard.start(self._config.orphan_check_interval)
         ending = self._beat_first()
         if ending is not None:
+            self._guard.stop(0.0)
+            self._control.stop(0.0)
+            self.dispatcher.alarm.close()
+            if self._heartbeat.answered_since is not None:
+                self._leave()
             logger.info("stopped before it could begin: worker=%s", self.identity)
         else:
-            ending = self._obey_noted()
             self._start()
-            ending = ending or self._live()
+            ending = self._live()
             self._stop()
         self.is_ready = False
         self.settled_in.set()
@@ -151,14 +177,39 @@ class Launcher:
 
     def _obey(self, request: Request | None) -> bool:
         """Carry out a request; answers whether it asks to stop, which the caller carries out."""
-        if request == "quiet":
-            self._quiet()
-            logger.info("quiet: takes no more jobs: worker=%s", self.identity)
-        elif request == "resume":
-            self._resume()
-        elif request == "stacks":
+        if request == "stacks":
             self._log_stacks()
+        elif request in ("quiet", "resume"):
+            self._quiet = request == "quiet"
+        elif request in ("pause intake", "resume intake"):
+            self._intake_paused = request == "pause intake"
+        self._take_or_not()
         return request in ("stop", "retire")
+
+    def _obey_all(self, wait_s: float) -> Request | None:
+        """Carry out what is asked; answers with a request to stop, if there is one."""
+        while (request := self.requests.get(wait_s)) is not None:
+            if self._obey(request):
+                return request
+            wait_s = 0.0
+        return None
+
+    def _take_or_not(self) -> None:
+        take = not self._quiet and not self._intake_paused
+        if take == self.dispatcher.taking:
+            return
+        self._poller.paused = not take
+        if take:
+            self.dispatcher.resume()
+            logger.info("resumed: worker=%s", self.identity)
+        else:
+            self.dispatcher.quiet()
+            logger.info("quiet: takes no more jobs: worker=%s", self.identity)
+        self._heartbeat.poke()
+
+    def _pass_on(self, request: Request, by: str) -> None:
+        logger.info("told from afar: %s by=%s worker=%s", request, ascii(by), self.identity)
+        self.requests.put(request)
 
     def _log_stacks(self) -> None:
         try:
@@ -171,28 +222,22 @@ class Launcher:
         while True:
             try:
                 self._heartbeat.tick()
+                self._control.look()  # a worker that starts obeys what is stored
             except RedisError as error:
                 self._outage.failed("first beat", error)
             else:
                 self._outage.worked("first beat")
-                return None
-            request = self.requests.get(FIRST_BEAT_PAUSE_S)
-            if self._obey(request):
+                return self._obey_all(0.0)
+            if (request := self._obey_all(FIRST_BEAT_PAUSE_S)) is not None:
                 return request
-
-    def _obey_noted(self) -> Request | None:
-        """Do what was asked meanwhile, before any job is taken; answers with a request to stop."""
-        while (request := self.requests.get(0.0)) is not None:
-            if self._obey(request):
-                self._quiet()
-                return request
-        return None
 
     def _start(self) -> None:
         self._heartbeat.start(self._config.heartbeat_interval)
         threading.Thread(
             target=self.dispatcher.run, name="cogworker-dispatcher", daemon=True
         ).start()
+        self._guard.poke()
+        self._control.start()
         self._poller.start()
         self._rescuer.start()
         logger.info(
@@ -209,21 +254,12 @@ class Launcher:
         self.settled_in.set()
         self._host.ready()
 
-    def _quiet(self) -> None:
-        self.dispatcher.quiet()
-        self._poller.paused = True
-
-    def _resume(self) -> None:
-        if not self.dispatcher.taking:
-            self.dispatcher.resume()
-            self._poller.paused = False
-            logger.info("resumed: worker=%s", self.identity)
-
     def _stop(self) -> None:
         timeout_s = self._config.shutdown_timeout
         logger.info("stopping: worker=%s timeout_s=%.0f", self.identity, timeout_s)
         self._host.stopping()
-        self._quiet()
+        self._quiet = True
+        self._take_or_not()
         self._poller.stop(0.0)
         self._rescuer.stop(0.0)
         if not self._drain(timeout_s):
@@ -232,9 +268,8 @@ class Launcher:
         self.dispatcher.wait_until_ended(LAST_CALLS_S + self._config.redis_timeout)
         self._threads.stop(INTERRUPTED_GRACE_S)
         self._aio.stop(INTERRUPTED_GRACE_S)
-        self._heartbeat.stop(LAST_CALLS_S)
-        self._poller.stop(LAST_CALLS_S)
-        self._rescuer.stop(LAST_CALLS_S)
+        for loop in (self._heartbeat, self._control, self._poller, self._rescuer, self._guard):
+            loop.stop(LAST_CALLS_S)
         self._leave()
         logger.info("stopped: worker=%s", self.identity)
 

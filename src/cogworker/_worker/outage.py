@@ -2,6 +2,7 @@
 
 import logging
 import threading
+from collections.abc import Callable
 
 from cogworker import clock
 from cogworker.errors import RedisUnavailable
@@ -10,10 +11,16 @@ REPEAT_S = 60.0
 
 
 class Outage:
-    """The state of one worker's way to the server, as far as its log has told it."""
+    """The state of one worker's way to the server, as far as its log has told it.
 
-    def __init__(self, logger: logging.Logger) -> None:
+    ``on_refusal`` is called whenever the server has refused a call.
+    """
+
+    def __init__(
+        self, logger: logging.Logger, on_refusal: Callable[[], None] = lambda: None
+    ) -> None:
         self._logger = logger
+        self._on_refusal = on_refusal
         self._lock = threading.Lock()
         self._since: dict[str, float] = {}
         self._told: dict[str, float] = {}
@@ -30,6 +37,8 @@ class Outage:
             tell = now - self._told.get(site, float("-inf")) >= REPEAT_S
             if tell:
                 self._told[site] = now
+        if not isinstance(error, RedisUnavailable):
+            self._on_refusal()
         if tell:
             what = "is away" if isinstance(error, RedisUnavailable) else "refuses"
             self._logger.warning(

@@ -18,7 +18,8 @@ from cogworker._engine.plan import KEEP, Move
 from cogworker._engine.replies import Taken
 from cogworker._worker import failure
 from cogworker._worker.delivery import Delivery
-from cogworker.errors import InvalidPayload, UnknownJob
+from cogworker._worker.fetch import Fetch
+from cogworker.errors import InvalidPayload, JobAbandoned, UnknownJob
 from cogworker.job import CurrentJob, Job, running
 from cogworker.retry import RetryPolicy
 
@@ -39,10 +40,13 @@ class Call(NamedTuple):
 class Performer:
     """Runs deliveries for one worker, in whatever thread or task it is called."""
 
-    def __init__(self, jobs: Mapping[str, Job[..., Any]], moves: Moves, worker: InFlight) -> None:
+    def __init__(
+        self, jobs: Mapping[str, Job[..., Any]], moves: Moves, worker: InFlight, fetch: Fetch
+    ) -> None:
         self._jobs = jobs
         self._moves = moves
         self._worker = worker
+        self._fetch = fetch
 
     def accept(self, taken: Taken, now: float) -> Delivery | Move:
         """A delivery to run, or the move that buries something that is not a job."""
@@ -63,6 +67,7 @@ class Performer:
         """Run a plain function here; only an interrupt that comes after the run gets out."""
         try:
             call = self._prepare(delivery)
+            delivery.begun = True
             result = Context().run(_call, call)
             if type(result) is CoroutineType:
                 result.close()
@@ -81,6 +86,7 @@ class Performer:
         try:
             call = self._prepare(delivery)
             running.set(call.current)
+            delivery.begun = True
             await call.function(*call.args, **call.kwargs)
             delivery.returned = True
         except BaseException as error:  # a task that let SystemExit out would end the event loop
@@ -89,7 +95,14 @@ class Performer:
         return None
 
     def not_run(self, delivery: Delivery) -> Move:
-        """What becomes of a delivery that could not be begun, or was interrupted: given back."""
+        """What becomes of a delivery that could not be begun, or was interrupted.
+
+        It is given back, unless it has begun and must not run twice.
+        """
+        if delivery.begun and self._fetch.at_most_once(delivery.envelope):
+            logger.error("not finished, moved to dead: %s", payload.label(delivery.envelope))
+            kept = failure.record(delivery.payload, delivery.queue, JobAbandoned("had to stop"))
+            return self._moves.bury(self._worker, delivery.tag, kept)
         logger.warning("given back: %s", payload.label(delivery.envelope))
         return self._moves.give_back(self._worker, [(delivery.tag, KEEP)])[0]
 
@@ -152,7 +165,7 @@ class Performer:
     def _log_failure(
         self, delivery: Delivery, attempt: int, error: Mapping[str, Any], outcome: str
     ) -> None:
-        """One line; with the stack trace when the job is dead."""
+        """One line, and the stack trace."""
         try:
             backtrace = "".join(f"\n{line}" for line in error["error_backtrace"])
             logger.log(
@@ -163,7 +176,7 @@ class Performer:
                 attempt,
                 error["error_class"],
                 error["error_message"][:500].encode("unicode_escape").decode(),
-                backtrace if outcome == "dead" else "",
+                backtrace,
             )
         except Exception:  # a log line must not decide what becomes of a job
             logger.exception("can't log a failure: tag=%s", delivery.tag)

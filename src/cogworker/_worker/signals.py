@@ -17,8 +17,9 @@ from typing import Literal
 
 from cogworker import clock
 
-Request = Literal["stop", "retire", "quiet", "resume", "stacks"]
-"""``retire`` is a stop after which nobody puts another worker in this one's place."""
+Request = Literal["stop", "retire", "quiet", "resume", "pause intake", "resume intake", "stacks"]
+"""``retire`` is a stop after which nobody puts another worker in this one's place. The intake is
+that of all workers: this one takes jobs while it is not quiet and the intake is not paused."""
 
 _MEANINGS: dict[signal.Signals, Request] = {
     signal.SIGTERM: "stop",

@@ -4,9 +4,9 @@
 -- Reply  the server's time, epoch seconds
 -- @include clock
 -- @include full
-begin_although_full('HDEL', KEYS[2])
 local time = server_time()
-redis.call('HSET', KEYS[2], unpack(ARGV, 3))
+begin_although_full('HDEL', KEYS[2])
+redis.call('HSET', KEYS[2], unpack(ARGV, 3, #ARGV - 1))
 redis.call('EXPIRE', KEYS[2], ARGV[2])
 redis.call('ZADD', KEYS[1], time, ARGV[1])
 return string.format('%.6f', time)

@@ -1,5 +1,6 @@
 -- Moves the jobs that a dead worker held, and forgets the worker when it holds none any more.
--- KEYS   1 queues, 2 workers, 3 presence, 4 in-flight hash; the others are named by the groups
+-- KEYS   1 queues, 2 workers, 3 presence, 4 in-flight hash, 5 orders, 6 bell; the others are named
+--        by the groups
 -- ARGV   <identity> <threshold in seconds, or '' when the worker itself asks> <n> groups
 -- Reply  {'alive'} | {'rescued', lost tags, failed {tag, error, …}, problems {key, error, …}}
 -- @include input
@@ -17,7 +18,7 @@ if left == 0 then
   -- A worker that wakes goes on with its turns: without their number, a packet that comes late
   -- could take other jobs under the tags that it still settles.
   if threshold == '' then redis.call('DEL', KEYS[4]) else redis.call('EXPIRE', KEYS[4], 3600) end
-  redis.call('DEL', KEYS[3])
+  redis.call('DEL', KEYS[3], KEYS[5], KEYS[6])
   redis.call('ZREM', KEYS[2], worker)
 end
 return {'rescued', lost, failed, problems}

@@ -1,6 +1,7 @@
--- Workers whose last beat is older than `threshold` seconds: candidates for a rescue.
+-- Workers whose last beat is older than a threshold: candidates for a rescue.
 -- KEYS   1 workers
--- ARGV   1 threshold, 2 the most to read
--- Reply  identities, the longest silent first
+-- ARGV   1 threshold in seconds, 2 how many to skip, 3 the most to read
+-- Reply  {identity, beat, …}, the longest silent first
 -- @include clock
-return redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', server_time() - ARGV[1], 'LIMIT', 0, ARGV[2])
+local oldest = string.format('%.6f', server_time() - ARGV[1])
+return redis.call('ZRANGEBYSCORE', KEYS[1], '-inf', oldest, 'WITHSCORES', 'LIMIT', ARGV[2], ARGV[3])

@@ -49,9 +49,10 @@ class ThreadExecutor:
 
     def interrupt(self, delivery: Delivery) -> None:
         """Raise JobInterrupted in the thread that runs a delivery, as soon as it runs Python."""
-        thread = self._runs.get(delivery.tag)
-        if thread is not None:
-            _raise_in(thread, JobInterrupted)
+        with self._lock:  # a run that ends now must have ended before or after
+            thread = self._runs.get(delivery.tag)
+            if thread is not None:
+                _raise_in(thread, JobInterrupted)
 
     def stop(self, timeout_s: float) -> None:
         """Let the threads end once they have nothing to run; wait for those that do."""
@@ -84,26 +85,35 @@ class ThreadExecutor:
     def _run_deliveries(self, ident: int) -> None:
         while (delivery := self._queue.get()) is not None:
             following: Delivery | None = delivery
-            while following is not None:
-                if following.is_async:
+            try:
+                while following is not None and not following.is_async:
+                    following = self._run(following, ident)
+                if following is not None:
                     self._pass_on(following)
-                    break
-                following = self._run(following, ident)
-            with self._lock:
-                self._load -= 1
+            finally:
+                with self._lock:
+                    self._load -= 1
 
     def _run(self, delivery: Delivery, ident: int) -> Delivery | None:
         self._runs[delivery.tag] = ident
         try:
             move = self._perform(delivery)
-        except BaseException:  # it came between the end of the run and here
+            self._end_run(delivery, ident)
+        except BaseException:  # it came between the end of the run and the end of _end_run
             move = delivery.move if delivery.returned else self._not_run(delivery)
-        del self._runs[delivery.tag]
+            self._end_run(delivery, ident)
         if os.getpid() != self._pid:
             os._exit(0)  # the job forked and came back here in the child, which has no slot
-        if delivery.interrupted:
-            _raise_in(ident, None)  # the interrupt must not hit what comes after the run
         return self._slots.finish(delivery, move)
+
+    def _end_run(self, delivery: Delivery, ident: int) -> None:
+        """From here on no interrupt can come: it must not hit what comes after the run."""
+        if os.getpid() != self._pid:
+            return  # another thread may have held the lock when the job forked
+        with self._lock:
+            self._runs.pop(delivery.tag, None)
+            if delivery.interrupted:
+                _raise_in(ident, None)
 
 
 def _raise_in(thread: int, error: type[BaseException] | None) -> None:

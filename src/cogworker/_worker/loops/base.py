@@ -4,7 +4,7 @@ import logging
 import threading
 
 from cogworker._worker.outage import Outage
-from cogworker.errors import RedisUnavailable
+from cogworker.errors import RedisError
 
 logger = logging.getLogger("cogworker.worker")
 
@@ -24,6 +24,7 @@ class Loop:
         self.failures = 0
         self._outage = outage
         self._stopping = threading.Event()
+        self._poked = threading.Event()
         self._thread: threading.Thread | None = None
 
     def tick(self) -> float:
@@ -40,8 +41,13 @@ class Loop:
     def stop(self, timeout_s: float) -> None:
         """Make no more ticks; wait for one that is under way."""
         self._stopping.set()
+        self._poked.set()
         if self._thread is not None:
             self._thread.join(timeout_s)
+
+    def poke(self) -> None:
+        """Make the next tick now; from any thread."""
+        self._poked.set()
 
     @property
     def goes_on(self) -> bool:
@@ -55,10 +61,10 @@ class Loop:
 
     def _run(self, pause_s: float) -> None:
         back_off_s = 1.0
-        while not self._stopping.wait(pause_s):
+        while not self._wait(pause_s):
             try:
                 pause_s = self.tick()
-            except RedisUnavailable as error:
+            except RedisError as error:
                 self._outage.failed(self.name, error)
                 pause_s = 1.0
             except Exception:
@@ -73,3 +79,9 @@ class Loop:
             else:
                 self._outage.worked(self.name)
                 back_off_s = 1.0
+
+    def _wait(self, pause_s: float) -> bool:
+        """Wait for the next tick, or a poke; answers whether it is time to end."""
+        self._poked.wait(pause_s)
+        self._poked.clear()
+        return self._stopping.is_set()

@@ -13,7 +13,6 @@ from cogworker._worker.wear import Wear
 
 BEATS_A_PRESENCE = 12
 """Presence outlasts this many beats: 60 s at the default interval of 5."""
-BEATS_UNTIL_STEADY = 3
 
 
 class Heartbeat(Loop):
@@ -38,25 +37,19 @@ class Heartbeat(Loop):
         self._facts = facts
         self._interval_s = interval_s
         self._wear = wear
-        self._failing = True
-        self._steady_at = 0.0
+        self._answered_since: float | None = None
 
     @property
-    def steady(self) -> bool:
-        """False at the start, and from a beat that failed, until all others could beat, too.
-
-        After an outage of the server every worker looks dead for a moment.
-        """
-        return not self._failing and clock.monotonic() >= self._steady_at
+    def answered_since(self) -> float | None:
+        """Since when all beats have been answered, monotonic; None when the last one was not."""
+        return self._answered_since
 
     def tick(self) -> float:
         """Beat once."""
-        failed_before, self._failing = self._failing, True
+        since, self._answered_since = self._answered_since, None
         lasts_s = BEATS_A_PRESENCE * self._interval_s
         beat = presence.beat(self._keys, self._worker.worker, self._facts(), lasts_s)
         self._runner.run(beat)
-        self._failing = False
-        if failed_before:
-            self._steady_at = clock.monotonic() + BEATS_UNTIL_STEADY * self._interval_s
+        self._answered_since = clock.monotonic() if since is None else since
         self._wear.check_memory()
         return self._interval_s

@@ -2,7 +2,7 @@
 
 import logging
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from cogworker import clock, payload
 from cogworker._engine.moves import Moves
@@ -29,11 +29,19 @@ class Poller(Loop):
 
     name = "poller"
 
-    def __init__(self, outage: Outage, runner: Runner, moves: Moves, interval_s: float) -> None:
+    def __init__(
+        self,
+        outage: Outage,
+        runner: Runner,
+        moves: Moves,
+        interval_s: float,
+        on_damage: Callable[[], None],
+    ) -> None:
         super().__init__(outage)
         self._runner = runner
         self._moves = moves
         self._interval_s = interval_s
+        self._on_damage = on_damage
         self.paused = False
 
     def tick(self) -> float:
@@ -42,6 +50,7 @@ class Poller(Loop):
             due = self._runner.run(self._moves.due(PAGE, PAGE_BYTES))
             for key, error in due.problems:
                 logger.error("a set can't be read: key=%s error=%s", key, error)
+                self._on_damage()
             moves = [
                 *self._promotions(Place.SCHEDULE, due.schedule, due.time),
                 *self._promotions(Place.RETRY, due.retry, due.time),
@@ -87,6 +96,7 @@ class Poller(Loop):
             )
         failed = {entry for entry, _ in moved.failed}
         if failed:
+            self._on_damage()
             moves = [
                 self._moves.postpone(
                     place, [entry for entry in entries if entry in failed], POSTPONED_S

@@ -2,33 +2,34 @@
 
 import logging
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
-from cogworker import clock, payload
+from cogworker import clock
 from cogworker._engine.moves import Moves
 from cogworker._engine.places import InFlight
-from cogworker._engine.plan import KEEP, Move
-from cogworker._engine.replies import Taken
+from cogworker._engine.replies import NOTHING_HELD, Moved, Taken
 from cogworker._redis.runner import Runner
-from cogworker._worker import failure
 from cogworker._worker.loops.base import Loop
+from cogworker._worker.orphans import Orphans
 from cogworker._worker.outage import Outage
-from cogworker.errors import InvalidPayload, JobOrphaned, RedisUnavailable
+from cogworker._worker.watch import Watch
+from cogworker.errors import RedisUnavailable
 
 logger = logging.getLogger("cogworker.worker")
 
-MOST_CANDIDATES = 100
+PAGE = 100
 MOST_JOBS = 500
 MOST_BYTES = 4 * 1024 * 1024
-NOT_STEADY_PAUSE_S = 1.0
+WATCH_PAUSE_S = 1.0
+"""How soon to look again while it is not certain who is dead."""
 
 
 class Rescuer(Loop):
     """Rescues. Every worker looks, at its start and then once a minute; any may win.
 
     A worker is dead when its presence has expired and its last beat is older than
-    ``threshold_s``. That is decided in the script that moves its jobs. Just after an outage nobody
-    is declared dead (``steady``, see ``Heartbeat``).
+    ``threshold_s``. That is decided in the script that moves its jobs, for workers that this one
+    has watched for a while (``Watch``).
     """
 
     name = "rescuer"
@@ -42,8 +43,9 @@ class Rescuer(Loop):
         *,
         threshold_s: float,
         interval_s: float,
-        max_orphanings: int,
-        steady: Callable[[], bool],
+        orphans: Orphans,
+        watch: Watch,
+        answered_since: Callable[[], float | None],
     ) -> None:
         super().__init__(outage)
         self._runner = runner
@@ -51,24 +53,38 @@ class Rescuer(Loop):
         self._worker = worker
         self._threshold_s = threshold_s
         self._interval_s = interval_s
-        self._max_orphanings = max_orphanings
-        self._steady = steady
+        self._orphans = orphans
+        self._watch = watch
+        self._answered_since = answered_since
 
     def tick(self) -> float:
         """Look for dead workers and bring back what they held."""
-        if not self._steady():
-            return min(NOT_STEADY_PAUSE_S, self._interval_s)
-        for name in self._runner.run(self._moves.stale(self._threshold_s, MOST_CANDIDATES)):
-            if name != self._worker.worker and not self.stopping:
+        since = self._answered_since()
+        for name in self._watch.look(self._silent(), since, clock.monotonic()):
+            if not self.stopping:
                 self._try_to_rescue(InFlight(name))
+        if since is None or self._watch.undecided:
+            return min(WATCH_PAUSE_S, self._interval_s)
         return self._interval_s * random.uniform(0.75, 1.0)  # noqa: S311 - only spreads the load
 
     def leave(self) -> None:
         """At this worker's end: give back whatever is still in its name, and forget it."""
-        held = self._runner.run(self._moves.examine(self._worker, None)) or []
-        for jobs in _newest_first(held):
-            moves = self._moves.give_back(self._worker, [(job.tag, KEEP) for job in jobs])
-            self._runner.run(self._moves.rescue(self._worker, None, moves))
+        held = self._runner.run(self._moves.examine(self._worker, None)) or NOTHING_HELD
+        for jobs in _newest_first(held.jobs):
+            moves = self._orphans.of_stopped(self._worker, jobs, held.at_most_once)
+            moved = self._runner.run(self._moves.rescue(self._worker, None, moves))
+            _log_failures(self._worker, moved)
+
+    def _silent(self) -> dict[str, float]:
+        """The last beats of all workers that have been silent for longer than the threshold."""
+        silent: dict[str, float] = {}
+        while True:
+            command = self._moves.stale(self._threshold_s, len(silent), PAGE)
+            page = self._runner.run(command)
+            silent.update(page)
+            if len(page) < PAGE:
+                silent.pop(self._worker.worker, None)
+                return silent
 
     def _try_to_rescue(self, dead: InFlight) -> None:
         """One worker whose jobs can't be brought back must not stand before the others."""
@@ -84,55 +100,24 @@ class Rescuer(Loop):
         if held is None:
             return
         rescued = 0
-        for jobs in _newest_first(held):
-            moves = self._decide(dead, jobs)
+        for jobs in _newest_first(held.jobs):
+            moves = self._orphans.of_dead(dead, jobs, held.at_most_once)
             moved = self._runner.run(self._moves.rescue(dead, self._threshold_s, moves))
             if moved is None:
                 logger.info("a worker thought dead beats again: worker=%s", dead.worker)
                 break
             rescued += len(jobs) - len(moved.lost) - len(moved.failed)
-            for tag, error in moved.failed:
-                logger.error(
-                    "can't rescue a job: tag=%r worker=%s error=%s", tag, dead.worker, error
-                )
+            _log_failures(dead, moved)
         if rescued:
             logger.warning("rescued: jobs=%d worker=%s", rescued, dead.worker)
 
-    def _decide(self, dead: InFlight, jobs: list[Taken]) -> list[Move]:
-        back: list[tuple[bytes, bytes]] = []
-        moves: list[Move] = []
-        for job in jobs:
-            try:
-                times = payload.parse(job.payload).orphaned
-            except InvalidPayload:
-                back.append((job.tag, KEEP))  # whoever takes it says what is wrong with it
-                continue
-            try:
-                times = times + 1 if type(times) is int and times > 0 else 1
-                if times > self._max_orphanings:
-                    moves.append(self._bury(dead, job, times))
-                else:
-                    back.append((job.tag, payload.amend(job.payload, {"orphaned": times})))
-            except InvalidPayload as error:  # it could not be counted, and come back for ever
-                wrapped = payload.wrap_unparseable(job.payload, job.queue, error, clock.wall())
-                moves.append(self._moves.bury(dead, job.tag, wrapped))
-        return [*self._moves.give_back(dead, back), *moves]
 
-    def _bury(self, dead: InFlight, job: Taken, times: int) -> Move:
-        changes = {
-            **failure.describe(JobOrphaned(times, self._max_orphanings)),
-            "orphaned": times,
-        }
-        kept = payload.amend(job.payload, changes, missing={"failed_at": clock.wall()})
-        logger.error(
-            "moved to dead, its worker died %d times: payload=%s",
-            times,
-            payload.excerpt(job.payload),
-        )
-        return self._moves.bury(dead, job.tag, kept)
+def _log_failures(worker: InFlight, moved: Moved | None) -> None:
+    for tag, error in moved.failed if moved else ():
+        logger.error("can't rescue a job: tag=%r worker=%s error=%s", tag, worker.worker, error)
 
 
-def _newest_first(held: list[Taken]) -> Iterator[list[Taken]]:
+def _newest_first(held: Sequence[Taken]) -> Iterator[list[Taken]]:
     """What a worker held, in portions, at least one: the last portion put back is taken first."""
     portion: list[Taken] = []
     size = 0

@@ -1,11 +1,6 @@
 -- @include clock
 -- The places a job can lie in: how to look, to put down and to pick up. See groups.lua for words.
-local moment
-
-local function now()
-  moment = moment or server_time()
-  return moment
-end
+local now = server_time() -- asked at once: a server without a clock must refuse before any write
 
 local function read_target()
   local target = {kind = text()}
@@ -43,8 +38,8 @@ end
 -- Puts a job down; answers with the error of a damaged key, if any.
 local function put(target, payload, score)
   local kind, problem = target.kind
-  if score and string.sub(score, 1, 1) == '+' then score = now() + tonumber(score) end
-  if kind == 'set' or (kind == 'later' and tonumber(score) > now()) then
+  if score and string.sub(score, 1, 1) == '+' then score = now + tonumber(score) end
+  if kind == 'set' or (kind == 'later' and tonumber(score) > now) then
     problem = write('ZADD', target.set, score, payload)
   else
     problem = write(kind == 'front' and 'RPUSH' or 'LPUSH', target.list, payload)
@@ -56,7 +51,7 @@ end
 -- Drops what is over `most` entries or older than `age` seconds, a thousand at most in one call.
 local function trim(target)
   local over = redis.call('ZCARD', target.set) - target.most
-  local old = redis.call('ZCOUNT', target.set, '-inf', now() - target.age)
+  local old = redis.call('ZCOUNT', target.set, '-inf', now - target.age)
   local drop = math.min(math.max(over, old), 1000)
   if drop > 0 then redis.call('ZREMRANGEBYRANK', target.set, 0, drop - 1) end
 end

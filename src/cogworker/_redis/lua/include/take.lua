@@ -21,7 +21,7 @@ end
 local function take(flight, turn)
   local worker, want, taken, paused = text(), number(), {}, {}
   -- Who holds jobs must be known to rescuers, even just after it was rescued itself.
-  if want > 0 then redis.call('ZADD', KEYS[5], 'NX', now(), worker) end
+  if want > 0 then redis.call('ZADD', KEYS[5], 'NX', now, worker) end
   for _ = 1, number() do
     local list, bell, name = key(), key(), text()
     local left = want - #taken / 2

@@ -1,0 +1,115 @@
+"""Steering from afar: orders to workers, paused queues, the paused intake.
+
+All of it is stored state. A bell only tells a worker to look at once, so nothing is lost while a
+worker is cut off, and one that starts later obeys, too.
+"""
+
+from collections.abc import Iterable
+from typing import Literal, NamedTuple
+
+from cogworker._engine.replies import text
+from cogworker._redis import scripts
+from cogworker._redis.command import Command
+from cogworker._redis.keys import Keys
+
+ORDER_KEPT_S = 86400
+
+Order = Literal["quiet", "resume", "stop"]
+Answer = Literal["ordered", "gone", "stopping"]
+"""``gone``: there is no such worker; ``stopping``: it was told to stop before."""
+
+
+class Standing(NamedTuple):
+    """What a worker has been told: its last order, by number, and whether the intake is paused."""
+
+    number: int
+    order: str
+    by: str
+    intake_paused: bool
+    intake_by: str
+
+
+class Pause(NamedTuple):
+    """Who paused something, and when, epoch seconds; None when it is not known."""
+
+    by: str
+    at: float | None
+
+
+def order(keys: Keys, worker: str, order: Order, by: str) -> Command[Answer]:
+    """Give an order to a worker."""
+    names = (keys.workers, keys.orders(worker), keys.order_bell(worker))
+    return Command("order", scripts.ORDER, names, (worker, order, by, ORDER_KEPT_S), text)  # type: ignore[arg-type]
+
+
+def standing(keys: Keys, worker: str) -> Command[Standing]:
+    """What a worker has been told."""
+    return Command(
+        "standing",
+        scripts.STANDING,
+        (keys.orders(worker), keys.intake),
+        (),
+        lambda reply: Standing(
+            int(reply[0]), text(reply[1]), text(reply[2]), bool(reply[4]), text(reply[3])
+        ),
+    )
+
+
+def listen(keys: Keys, worker: str, timeout_s: float) -> Command[bytes | None]:
+    """Wait at a worker's bell."""
+    words = ("BLPOP", keys.order_bell(worker))
+    return Command("bell", None, words, (f"{timeout_s:.3f}",), lambda reply: reply and reply[0])
+
+
+def pause_queue(
+    keys: Keys, queue: str, paused: bool, by: str, workers: Iterable[str]
+) -> Command[bool]:
+    """Pause a queue or let it go on, and tell all workers; answers whether that changed it."""
+    names = (keys.paused_queues, keys.pauses, *map(keys.order_bell, workers))
+    return Command("pause", scripts.PAUSE, names, (queue, _word(paused), by), bool)
+
+
+def pause_intake(keys: Keys, paused: bool, by: str, workers: Iterable[str]) -> Command[bool]:
+    """Pause the intake of all workers, or let them take again; answers whether that changed it."""
+    names = (keys.intake, *map(keys.order_bell, workers))
+    return Command("intake", scripts.INTAKE, names, (_word(paused), by), bool)
+
+
+def paused_queues(keys: Keys) -> Command[list[str]]:
+    """Names of the paused queues."""
+    words = ("SMEMBERS", keys.paused_queues)
+    return Command("paused", None, words, (), lambda reply: sorted(map(text, reply)))
+
+
+def pauses(keys: Keys) -> Command[dict[str, Pause]]:
+    """Who paused the queues, for those that were not paused by other software."""
+    return Command("pauses", None, ("HGETALL", keys.pauses), (), _read_pauses)
+
+
+def intake(keys: Keys) -> Command[Pause | None]:
+    """Who paused the intake; None while it is open."""
+    return Command("intake", None, ("HMGET", keys.intake), ("by", "at"), _read_intake)
+
+
+def _read_pauses(reply: list[bytes]) -> dict[str, Pause]:
+    pauses: dict[str, Pause] = {}
+    for queue, note in zip(reply[::2], reply[1::2], strict=True):
+        at, _, by = text(note).partition(" ")
+        pauses[text(queue)] = Pause(by, _moment(at))
+    return pauses
+
+
+def _read_intake(reply: list[bytes | None]) -> Pause | None:
+    by, at = reply
+    return None if by is None else Pause(text(by), _moment(text(at or b"")))
+
+
+def _moment(word: str) -> float | None:
+    try:
+        return float(word)
+    except ValueError:
+        return None
+
+
+def _word(paused: bool) -> str:
+    return "pause" if paused else "resume"

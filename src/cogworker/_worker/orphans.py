@@ -1,0 +1,73 @@
+"""What becomes of the jobs of a worker that is gone. Decisions only.
+
+A dead worker's job goes back to its queue, once more than ``max_orphanings`` times to dead; one
+that must not run twice goes to dead at once.
+"""
+
+import logging
+from collections.abc import Sequence
+
+from cogworker import payload
+from cogworker._engine.moves import Moves
+from cogworker._engine.places import InFlight
+from cogworker._engine.plan import KEEP, Move
+from cogworker._engine.replies import Taken
+from cogworker._worker import failure
+from cogworker.errors import CogworkerError, InvalidPayload, JobAbandoned, JobOrphaned
+
+logger = logging.getLogger("cogworker.worker")
+
+
+class Orphans:
+    """Decides for one installation."""
+
+    def __init__(self, moves: Moves, max_orphanings: int) -> None:
+        self._moves = moves
+        self._max_orphanings = max_orphanings
+
+    def of_dead(self, worker: InFlight, jobs: Sequence[Taken], at_most_once: bool) -> list[Move]:
+        """The moves for what a worker held when it died; ``at_most_once`` as it fetched."""
+        back: list[tuple[bytes, bytes]] = []
+        moves: list[Move] = []
+        for job in jobs:
+            try:
+                envelope = payload.parse(job.payload)
+                times = _count(envelope.orphaned) + 1
+                if at_most_once or envelope.at_most_once is True:
+                    moves.append(self._bury(worker, job, JobAbandoned("died")))
+                elif times > self._max_orphanings:
+                    error = JobOrphaned(times, self._max_orphanings)
+                    moves.append(self._bury(worker, job, error, orphaned=times))
+                else:
+                    back.append((job.tag, payload.amend(job.payload, {"orphaned": times})))
+            except InvalidPayload as error:  # it could not be counted, and come back for ever
+                moves.append(self._bury(worker, job, error))
+        return [*self._moves.give_back(worker, back), *moves]
+
+    def of_stopped(self, worker: InFlight, jobs: Sequence[Taken], at_most_once: bool) -> list[Move]:
+        """The moves for what is left in the name of a worker that stops."""
+        back: list[tuple[bytes, bytes]] = []
+        moves: list[Move] = []
+        for job in jobs:
+            if at_most_once or _must_not_repeat(job.payload):
+                moves.append(self._bury(worker, job, JobAbandoned("had to stop")))
+            else:
+                back.append((job.tag, KEEP))
+        return [*self._moves.give_back(worker, back), *moves]
+
+    def _bury(self, worker: InFlight, job: Taken, error: CogworkerError, **changes: int) -> Move:
+        logger.error("moved to dead: error=%s payload=%s", error, payload.excerpt(job.payload))
+        kept = failure.record(job.payload, job.queue, error, **changes)
+        return self._moves.bury(worker, job.tag, kept)
+
+
+def _must_not_repeat(job: bytes) -> bool:
+    try:
+        return payload.parse(job).at_most_once is True
+    except InvalidPayload:  # whoever takes it says what is wrong with it
+        return False
+
+
+def _count(orphaned: object) -> int:
+    """How often a job's worker has died, whoever wrote the payload."""
+    return orphaned if type(orphaned) is int and orphaned > 0 else 0

@@ -1,0 +1,148 @@
+"""What a worker still has to tell the server about its deliveries.
+
+A move waits here until a turn carries it, and is known as *sent* until that turn is answered. What
+the server refused, because a key is damaged say, is *stuck* and tried again a second later.
+"""
+
+import logging
+from collections.abc import Callable, Iterable, Sequence
+
+from cogworker import clock, payload
+from cogworker._engine.moves import Moves
+from cogworker._engine.places import InFlight, Queue
+from cogworker._engine.plan import KEEP, Move
+from cogworker._engine.replies import Moved
+from cogworker._worker.delivery import Delivery
+from cogworker._worker.outage import REPEAT_S
+from cogworker._worker.slots import Finished
+
+logger = logging.getLogger("cogworker.worker")
+
+STUCK_PAUSE_S = 1.0
+"""How long a settlement that the server refused waits before it is tried again."""
+
+
+class Settlements:
+    """The moves of one worker's deliveries, until the server has carried them out.
+
+    ``on_damage`` is called when the server speaks of a damaged key.
+    """
+
+    def __init__(self, moves: Moves, worker: InFlight, on_damage: Callable[[], None]) -> None:
+        self._moves = moves
+        self._worker = worker
+        self._on_damage = on_damage
+        self._pending: list[Move] = []
+        self._sent: dict[bytes, Move] = {}
+        self._stuck: list[Move] = []
+        self._told: dict[str, float] = {}
+        self.stuck_until = 0.0
+
+    @property
+    def pending(self) -> bool:
+        """Whether something waits for the next turn."""
+        return bool(self._pending)
+
+    @property
+    def stuck(self) -> int:
+        """How many settlements the server has refused."""
+        return len(self._stuck)
+
+    def add(self, moves: Iterable[Move]) -> None:
+        """Have the next turn carry moves."""
+        self._pending += moves
+
+    def finish(self, finished: Finished) -> None:
+        """The moves of finished runs: one for all successes, one each for the others."""
+        done = [delivery.tag for delivery, move in finished.deliveries if move is None]
+        self._pending += [move for _, move in finished.deliveries if move is not None]
+        if done:
+            self._pending.append(self._moves.done(self._worker, done))
+
+    def give_back(self, deliveries: Iterable[Delivery]) -> None:
+        """Deliveries that have not begun go back to their queues."""
+        jobs = [(delivery.tag, KEEP) for delivery in deliveries]
+        self._pending += self._moves.give_back(self._worker, jobs)
+
+    def is_due(self, now: float) -> bool:
+        """Whether a turn has something to carry."""
+        return bool(self._pending) or (bool(self._stuck) and now >= self.stuck_until)
+
+    def send(self, now: float) -> Sequence[Move]:
+        """The moves for a turn, known as sent from now on."""
+        moves, self._pending = self._pending, []
+        if self._stuck and now >= self.stuck_until:
+            moves += self._stuck
+            self._stuck = []
+        moves = self._in_order(moves)
+        self._sent = {tag: move for move in moves for tag in _tags(move)}
+        return moves
+
+    def send_again(self) -> None:
+        """The turn that carried the moves was not carried out: the next one must."""
+        self._pending += {id(move): move for move in self._sent.values()}.values()
+        self._sent = {}
+
+    def answered(self, moved: Moved, held: dict[bytes, Delivery]) -> int:
+        """Take settled deliveries out of ``held``; answers with their number."""
+        refused = dict(moved.failed)
+        for tag in moved.lost:
+            _log_lost(tag, held.get(tag))
+        for tag, move in self._sent.items():
+            if tag in refused:
+                self._stick(tag, move, refused[tag])
+            else:
+                held.pop(tag, None)
+        settled = len(self._sent) - len(refused)
+        self._sent = {}
+        for key, problem in moved.problems:
+            self._tell(key, f"a key is damaged and was left out: key={key} error={problem}")
+        return settled
+
+    def tags(self) -> set[bytes]:
+        """The deliveries whose end is decided, though the server has not carried it out."""
+        waiting = (*self._pending, *self._stuck)
+        return {*self._sent, *(tag for move in waiting for tag in _tags(move))}
+
+    def _stick(self, tag: bytes, move: Move, error: str) -> None:
+        self._stuck.append(_only(move, tag))
+        self.stuck_until = clock.monotonic() + STUCK_PAUSE_S
+        self._tell(error, f"the server refuses to settle jobs, trying again: error={error}")
+
+    def _tell(self, subject: str, line: str) -> None:
+        """Log what is wrong with the server's data, once a minute."""
+        self._on_damage()
+        now = clock.monotonic()
+        if now - self._told.get(subject, float("-inf")) >= REPEAT_S:
+            self._told[subject] = now
+            logger.error("%s", line)
+
+    def _in_order(self, moves: list[Move]) -> list[Move]:
+        """All that goes back to the front of queues as one, so that it keeps its order there."""
+        back = [move for move in moves if isinstance(move.target, Queue) and move.target.front]
+        if len(back) < 2:
+            return moves
+        words = [word for move in back for word in move.items if isinstance(word, bytes)]
+        pairs = zip(words[::2], words[1::2], strict=True)
+        others = [move for move in moves if move not in back]
+        return [*others, *self._moves.give_back(self._worker, pairs)]
+
+
+def _log_lost(tag: bytes, delivery: Delivery | None) -> None:
+    logger.warning(
+        "lost claim: the job was rescued meanwhile, its end here changes nothing: %s tag=%s",
+        payload.label(delivery.envelope) if delivery else "",
+        tag.decode("utf-8", "backslashreplace"),
+    )
+
+
+def _tags(move: Move) -> Sequence[bytes]:
+    """The deliveries that a move settles."""
+    return [item for item in move.items[:: len(move.items) // move.jobs] if isinstance(item, bytes)]
+
+
+def _only(move: Move, tag: bytes) -> Move:
+    """A move reduced to one of its deliveries."""
+    width = len(move.items) // move.jobs
+    start = move.items.index(tag)
+    return move._replace(jobs=1, items=move.items[start : start + width])

@@ -1,0 +1,301 @@
+"""Fetch modes: what becomes of a job whose worker is gone, and when a worker changes over."""
+
+import asyncio
+import logging
+import signal
+
+import pytest
+
+from cogworker import Cogworker
+from cogworker.inspector import Inspector
+
+from support.inline import InlineWorker
+from support.processes import eventually
+from support.server import server
+from support.times import all_workers_are_dead
+
+QUICK = {
+    "heartbeat_interval": 0.4,
+    "orphan_threshold": 2,
+    "orphan_check_interval": 0.2,
+    "poll_interval": 0.1,
+    "shutdown_timeout": 20,
+}
+DEAD = "cogworker.errors.JobAbandoned"
+
+
+@pytest.fixture
+def look(app):
+    return Inspector(app)
+
+
+def lines(path):
+    return path.read_text().splitlines() if path.exists() else []
+
+
+def test_a_job_that_may_run_once_is_dead_when_its_worker_died_and_others_run_again(
+    app, look, redis
+):
+    ran = []
+
+    @app.job(at_most_once=True)
+    def once():
+        ran.append("once")
+
+    @app.job
+    def job():
+        ran.append("job")
+
+    once.enqueue()
+    job.enqueue()
+    doomed = InlineWorker(app, run_jobs=False)
+    doomed.beat()
+    doomed.turn()
+    all_workers_are_dead(redis, app.client.keys)
+    other = InlineWorker(app)
+    other.beat()
+    other.rescue()
+    other.work_off()
+
+    assert ran == ["job"]
+    [dead] = look.dead()
+    assert dead.payload["error_class"] == DEAD
+    assert dead.payload["error_message"].startswith("its worker died while it held it")
+    assert look.stats()[:3] == (1, 1, 0)
+    assert look.stats().in_flight == 0
+
+
+def test_all_jobs_of_a_basic_worker_are_dead_when_it_died(settings, redis):
+    app = Cogworker(**settings, fetch="basic")
+
+    @app.job
+    def job(number):
+        raise AssertionError("it must not run again")
+
+    for number in range(3):
+        job.enqueue(number)
+    doomed = InlineWorker(app, run_jobs=False)
+    doomed.beat()
+    doomed.turn()
+    all_workers_are_dead(redis, app.client.keys)
+    # Rescuers do not need to fetch in the same way.
+    other = InlineWorker(Cogworker(**settings))
+    other.beat()
+    other.rescue()
+
+    look = Inspector(app)
+    assert [dead.payload["error_class"] for dead in look.dead()] == [DEAD] * 3
+    assert look.stats() == (0, 3, 0, 0, 0, 0, 0, 3)
+    app.close()
+
+
+def test_a_job_that_fails_is_retried_as_it_says_in_basic_too(settings):
+    app = Cogworker(**settings, fetch="basic")
+
+    @app.job
+    def fails():
+        raise ValueError
+
+    fails.enqueue()
+    worker = InlineWorker(app)
+    worker.beat()
+    worker.work_off()
+    assert Inspector(app).stats().retrying == 1
+    app.close()
+
+
+def test_a_basic_worker_takes_nothing_before_it_can_begin_it(settings):
+    app = Cogworker(**settings, fetch="basic")
+
+    @app.job
+    def job():
+        pass
+
+    job.enqueue_many([()] * 100)
+    worker = InlineWorker(app, concurrency=4)
+    worker.beat()
+    worker.dispatcher._readiness.limit = 64  # as after many short jobs
+    worker.run_jobs = False
+    worker.turn()
+    assert len(worker.started) == 4
+    assert worker.dispatcher.held == 4
+    app.close()
+
+
+@pytest.mark.parametrize("fetch", ["basic", "reliable"])
+def test_a_killed_worker_s_jobs_never_run_twice_in_basic_nor_are_lost(
+    fetch, workers, tmp_path, app, look
+):
+    workers.write(
+        f"""
+import os, time
+@cog.job(at_most_once={fetch == "reliable"})
+def job(number):
+    with open({str(tmp_path / "ran")!r}, "a") as file:
+        file.write(f"{{number}}\\n")
+    while os.path.exists({str(tmp_path / "hold")!r}):
+        time.sleep(0.01)
+"""
+    )
+    (tmp_path / "hold").touch()
+    settings = {**QUICK, "fetch": fetch}
+    doomed = workers.start("-c", "5", **settings)
+    for number in range(5):
+        fields = {} if fetch == "basic" else {"at_most_once": True}
+        app.push({"class": "tasks.job", "args": [number], **fields})
+    eventually(lambda: len(lines(tmp_path / "ran")) == 5)
+    doomed.kill()
+    (tmp_path / "hold").unlink()
+    other = workers.start(**settings)
+    eventually(lambda: look.stats().dead == 5)
+
+    app.push({"class": "tasks.job", "args": [5]})
+    eventually(lambda: look.stats().processed == 1)
+    assert other.stop() == 0
+    assert sorted(lines(tmp_path / "ran")) == list("012345")
+    assert {dead.payload["error_class"] for dead in look.dead()} == {DEAD}
+    assert look.stats() == (1, 5, 0, 0, 0, 0, 0, 5)
+
+
+def test_a_stop_puts_a_job_that_began_in_dead_and_gives_back_what_did_not(
+    workers, tmp_path, app, look
+):
+    workers.write(
+        f"""
+import pathlib, time
+@cog.job
+def job():
+    pathlib.Path({str(tmp_path / "began")!r}).touch()
+    while True:
+        time.sleep(0.01)
+@cog.job(name="tasks.stuck")
+def stuck():
+    import ctypes
+    pathlib.Path({str(tmp_path / "stuck")!r}).touch()
+    ctypes.CDLL(None).sleep(600)
+"""
+    )
+    worker = workers.start("-c", "2", "-t", "0", **{**QUICK, "fetch": "basic"})
+    app.push({"class": "tasks.job"})
+    app.push({"class": "tasks.stuck"})
+    eventually((tmp_path / "began").exists)
+    eventually((tmp_path / "stuck").exists)
+    app.push({"class": "tasks.job"})
+    assert worker.stop() == 0
+
+    assert [dead.payload["error_class"] for dead in look.dead()] == [DEAD] * 2
+    assert "had to stop" in look.dead()[0].payload["error_message"]
+    assert look.stats() == (0, 2, 0, 1, 0, 0, 0, 2)
+
+
+def test_a_frozen_basic_worker_that_wakes_changes_nothing(workers, tmp_path, app, look):
+    workers.write(
+        f"""
+import os, time
+@cog.job
+def job():
+    open({str(tmp_path / "ran")!r}, "a").write("x\\n")
+    while os.path.exists({str(tmp_path / "hold")!r}):
+        time.sleep(0.01)
+"""
+    )
+    (tmp_path / "hold").touch()
+    frozen = workers.start(**{**QUICK, "fetch": "basic"})
+    app.push({"class": "tasks.job"})
+    eventually(lambda: lines(tmp_path / "ran"))
+    frozen.signal(signal.SIGSTOP)
+    (tmp_path / "hold").unlink()
+    other = workers.start(**QUICK)
+    eventually(lambda: look.stats().dead == 1)
+    frozen.signal(signal.SIGCONT)
+    frozen.wait_for("lost claim")
+
+    assert look.stats() == (0, 1, 1, 0, 0, 0, 0, 1)
+    assert other.stop() == 0
+    assert frozen.stop() == 0
+    assert lines(tmp_path / "ran") == ["x"]
+
+
+def without_time(admin):
+    admin.execute_command("ACL", "SETUSER", "worker", "on", ">secret", "~*", "&*", "+@all", "-time")
+
+
+def user_url(own):
+    return f"redis://worker:secret@127.0.0.1:{own.port}/0"
+
+
+def test_a_user_without_time_changes_workers_over_to_basic_at_boot_and_all_works(tmp_path, caplog):
+    with server(tmp_path) as own:
+        own.start()
+        without_time(own.client)
+        app = Cogworker(redis_url=user_url(own), poll_interval=0.05, heartbeat_interval=0.1)
+
+        @app.job
+        def job():
+            pass
+
+        @app.job(retry=1)
+        def fails():
+            raise ValueError
+
+        job.enqueue()
+        job.enqueue_in(0.2)
+        fails.enqueue()
+        look = Inspector(app)
+        with app.worker() as worker:
+            assert worker.wait_until_ready(30)
+            eventually(lambda: look.stats()[:2] == (2, 1))
+            [retrying] = own.client.zrange(app.client.keys.retry, 0, -1, withscores=True)
+            assert 0 < retrying[1] - own.client.time()[0] < 120
+            flight = app.client.keys.in_flight(worker.identity)
+            assert own.client.hget(flight, "@turn").endswith(b" basic")
+        assert look.workers() == []
+        assert caplog.text.count("workers change over to fetch=basic") == 1
+        app.close()
+
+
+def test_a_worker_changes_over_when_time_is_taken_away_in_mid_work(tmp_path, caplog):
+    with server(tmp_path) as own:
+        own.start()
+        own.client.execute_command("ACL", "SETUSER", "worker", "on", ">secret", "~*", "&*", "+@all")
+        app = Cogworker(redis_url=user_url(own), poll_interval=0.05, heartbeat_interval=0.1)
+
+        @app.job
+        def job():
+            pass
+
+        look = Inspector(app)
+        with app.worker() as worker:
+            assert worker.wait_until_ready(30)
+            job.enqueue()
+            eventually(lambda: look.stats().processed == 1)
+            flight = app.client.keys.in_flight(worker.identity)
+            assert own.client.hget(flight, "@turn").endswith(b" reliable")
+            without_time(own.client)
+            job.enqueue()
+            eventually(lambda: look.stats().processed == 2)
+            eventually(lambda: own.client.hget(flight, "@turn").endswith(b" basic"))
+        assert caplog.text.count("workers change over to fetch=basic") == 1
+        assert not [r for r in caplog.records if r.levelno >= logging.ERROR]
+        app.close()
+
+
+def test_async_producers_do_without_time_too(tmp_path):
+
+    async def program(app, job):
+        await job.aenqueue()
+        await job.aenqueue_in(60)
+        await app.aclose()
+
+    with server(tmp_path) as own:
+        own.start()
+        without_time(own.client)
+        app = Cogworker(redis_url=user_url(own))
+
+        @app.job
+        def job():
+            pass
+
+        asyncio.run(program(app, job))
+        assert Inspector(app).stats()[3:6] == (1, 0, 1)
+        app.close()

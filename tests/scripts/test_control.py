@@ -1,0 +1,65 @@
+"""Orders, pauses and quarantine, and what they leave in the database."""
+
+from cogworker._engine import control, presence, quarantine
+
+
+def test_an_order_is_stored_and_rings_a_bell_that_falls_silent(run, keys, redis, dump, server_time):
+    run(presence.beat(keys, "w", {"busy": "0"}, 60))
+    now = server_time()
+
+    assert run(control.order(keys, "w", "quiet", "ada")) == "ordered"
+    assert run(control.order(keys, "w", "stop", "bob")) == "ordered"
+
+    after = dump()
+    orders = after["worker:w:orders"]
+    at = float(orders.pop(b"at"))
+    assert now <= at <= server_time()
+    assert orders == {b"number": b"2", b"order": b"stop", b"by": b"bob"}
+    assert after["worker:w:bell"] == [b"1"]
+    assert 0 < redis.ttl(keys.order_bell("w")) <= 60
+    assert 0 < redis.ttl(keys.orders("w")) <= 86400
+    assert run(control.standing(keys, "w")) == (2, "stop", "bob", False, "")
+
+
+def test_an_order_for_nobody_leaves_nothing(run, keys, dump):
+    assert run(control.order(keys, "w", "quiet", "ada")) == "gone"
+    assert dump() == {}
+    assert run(control.standing(keys, "w")) == (0, "", "", False, "")
+
+
+def test_pausing_queues_and_intake(run, keys, redis, dump):
+    assert run(control.pause_queue(keys, "a", True, "ada", ["w"]))
+    assert not run(control.pause_queue(keys, "a", True, "bob", []))
+    assert run(control.pause_intake(keys, True, "ada", ["v"]))
+    after = dump()
+    assert after["paused_queues"] == {b"a"}
+    assert after["pauses"][b"a"].endswith(b" ada")
+    assert after["worker:w:bell"] == after["worker:v:bell"] == [b"1"]
+    assert after["intake"][b"by"] == b"ada"
+    assert run(control.standing(keys, "w")) == (0, "", "", True, "ada")
+
+    assert run(control.pause_queue(keys, "a", False, "ada", []))
+    assert run(control.pause_intake(keys, False, "ada", []))
+    assert not run(control.pause_intake(keys, False, "ada", []))
+    assert dump().keys() == {"worker:w:bell", "worker:v:bell"}
+
+
+def test_only_keys_of_the_wrong_type_are_named_and_moved(run, keys, redis, dump):
+    redis.set(keys.dead, "mess")
+    redis.zadd(keys.retry, {"x": 1})
+    expected = quarantine.fixed(keys)
+    [question] = quarantine.wrong(expected)
+
+    assert run(question) == [keys.dead]
+    assert run(quarantine.put_aside(keys, keys.retry, "zset")) is None
+    assert run(quarantine.put_aside(keys, keys.schedule, "zset")) is None
+    aside = run(quarantine.put_aside(keys, keys.dead, "zset"))
+
+    assert aside == ("string", keys.quarantine(keys.dead, 1))
+    assert dump() == {"quarantine:dead:1": b"mess", "retry": {b"x": 1.0}}
+
+
+def test_more_keys_than_one_call_can_ask_for(keys):
+    expected = quarantine.growing(keys, [], [str(number) for number in range(600)])
+    calls = list(quarantine.wrong(expected))
+    assert [len(call.keys) for call in calls] == [1000, 1000, 400]
