@@ -247,21 +247,10 @@ def test_ttin_tells_of_all_slots_and_all_stacks(workers):
     assert swarm.stop() == 0
 
 
-RETIRE = """
-import gc
-from cogworker._worker.launcher import Launcher
-@cog.job
-def retire():
-    for each in gc.get_objects():
-        if isinstance(each, Launcher):
-            each.requests.put("retire")
-"""
-
-
-def test_a_retired_worker_is_not_replaced_until_a_restart(workers, push, look):
-    workers.write(RETIRE)
+def test_a_worker_that_is_told_from_afar_to_go_is_not_replaced_until_a_restart(workers, look):
+    workers.write("")
     swarm = workers.swarm("-n", "2", **QUICK)
-    push("retire")
+    look.stop_worker(look.workers()[0])
     swarm.wait_for("a worker retired")
     [remaining] = children(swarm.pid)
     assert len(look.workers()) == 1
@@ -269,13 +258,46 @@ def test_a_retired_worker_is_not_replaced_until_a_restart(workers, push, look):
     restart(swarm)
     assert len(children(swarm.pid)) == len(look.workers()) == 2
     assert remaining not in children(swarm.pid)
-    push("retire")
-    swarm.wait_for("a worker retired", times=2)
-    push("retire")
+    look.stop_workers()
 
     assert swarm.process.wait(30) == 0
+    assert swarm.log.count("a worker retired") == 3
     assert look.workers() == []
     assert len(started(swarm)) == 4
+
+
+def test_a_restart_waits_for_a_worker_that_leaves_by_itself_and_replaces_it(workers, push, look):
+    workers.write(
+        """
+import os, pathlib, time
+@cog.job
+def job():
+    pathlib.Path("began").touch()
+    while os.path.exists("hold"):
+        time.sleep(0.01)
+"""
+    )
+    (workers.folder / "hold").touch()
+    swarm = workers.swarm("-n", "2", **QUICK)
+    push("job")
+    eventually((workers.folder / "began").exists)
+    [busy] = [name for name in look.workers() if look.held(name)]
+    look.stop_worker(busy)
+    swarm.wait_for("stopping: worker=")
+    swarm.signal(signal.SIGTTIN)
+    swarm.wait_for(" state=leaving ")
+    swarm.signal(signal.SIGUSR2)
+    swarm.wait_for("replacing a worker: ")
+    (workers.folder / "hold").unlink()
+    swarm.wait_for("restart ends")
+
+    first, second = re.findall(r"replacing a worker: pid=(\d+)", swarm.log)
+    assert f":{first}:" in busy
+    assert second in map(str, started(swarm)[:2])
+    assert "asked to stop again" not in swarm.log
+    assert "a worker retired" not in swarm.log
+    assert len(look.workers()) == 2
+    assert swarm.stop() == 0
 
 
 @contextlib.contextmanager

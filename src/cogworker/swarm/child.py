@@ -93,6 +93,10 @@ class Reporter(Host):
         """Say that it works, and how long its stop may take, which the parent can't know."""
         self._tell(f"ready {self._shutdown_timeout_s}")
 
+    def stopping(self) -> None:
+        """Say that it stops: the parent may not have asked it to."""
+        self._tell("stopping")
+
     def worn_out(self, reason: str) -> bool:
         """Say so and go on: the parent replaces one worker at a time."""
         self._tell(f"worn {reason}")

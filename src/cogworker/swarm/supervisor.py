@@ -166,6 +166,8 @@ class Supervisor:
                 self._shutdown_timeout_s = max(self._shutdown_timeout_s, float(fact))
                 if slot.state is State.STARTING:
                     slot.state = State.READY
+            elif word == "stopping" and slot.state is State.READY:
+                slot.state = State.LEAVING
             elif word == "worn" and slot.state is State.READY and not self._stopping:
                 logger.info("worn out: pid=%d slot=%d reason=%s", slot.pid, slot.number, fact)
                 self._restarts.add(slot.number)
@@ -257,7 +259,7 @@ class Supervisor:
         self._restarting_since = now
         for slot in self._slots:
             slot.start_afresh(now)
-        running = [slot for slot in self._slots if slot.state in (State.STARTING, State.READY)]
+        running = [slot for slot in self._slots if slot.child and slot.state is not State.STOPPING]
         if self._phased:
             self._restarts.start_over(slot.number for slot in running)
         else:
