@@ -46,7 +46,7 @@ $(VENV)/.demo: pyproject.toml | $(BIN)/python
 	@touch $@
 
 $(VENV)/.test: $(VENV)/.demo
-	$(PIP) install --group test
+	$(PIP) install -e '.[all]' --group test
 	@touch $@
 
 $(VENV)/.check: $(VENV)/.test

@@ -79,18 +79,23 @@ except FileExistsError:
 """
     )
     swarm = workers.swarm("-n", "2", ready=False, **QUICK)
-    for number, pause_s in enumerate((0, 1, 2)):
+    for number, pause_s in enumerate((0, 1, 2, 4)):
         swarm.wait_for(" in_s=", times=number + 1)
         push("job")
         eventually(lambda number=number: look.stats().processed == number + 1)
-        assert re.findall(r"in_s=(\d+)", swarm.log)[-1] == str(pause_s)
-    assert swarm.log.count("RuntimeError: one is enough") == 3
+        assert re.findall(r"in_s=(\d+)", swarm.log)[number] == str(pause_s)
+    assert swarm.log.count("RuntimeError: one is enough") >= 4
     assert "swarm ready" not in swarm.log
 
-    # A restart waits no longer, and starts the pauses anew.
+    # A restart waits no longer.
     (workers.folder / "first").unlink()
     workers.write(JOB)
-    restart(swarm)
+    swarm.signal(signal.SIGUSR2)
+    swarm.wait_for("restart begins")
+    swarm.signal(signal.SIGTTIN)
+    swarm.wait_for("slot: slot=1")
+    assert not re.search(r"slot: slot=1 state=vacant starts_in_s=[^0]", swarm.log)
+    swarm.wait_for("restart ends")
     assert len(look.workers()) == 2
     assert swarm.stop() == 0
 
@@ -139,12 +144,29 @@ def test_term_waits_for_running_jobs(to_all, workers, push, look):
     else:
         swarm.signal(signal.SIGTERM)
     swarm.wait_for("stopping: worker=", times=2)
+    swarm.signal(signal.SIGTTIN)  # obeyed after what came before
+    swarm.wait_for("stacks:", times=2)
     let_go(workers)
 
     assert swarm.process.wait(30) == 0
     assert look.stats() == (2, 0, 0, 1, 0, 0, 0, 0)
     assert "asked to stop again" not in swarm.log
     assert look.workers() == []
+
+
+def test_the_parent_waits_as_long_as_the_application_lets_its_workers(workers, tmp_path):
+    settings = {name: value for name, value in QUICK.items() if name != "shutdown_timeout"}
+    (tmp_path / "tasks.py").write_text(
+        "from cogworker import Cogworker\ncog = Cogworker(shutdown_timeout=60)\n"
+    )
+    patient = workers.swarm("-n", "1", **settings)
+    assert patient.stop() == 0
+    assert "swarm stopping: timeout_s=70\n" in patient.log
+
+    workers.write("")
+    usual = workers.swarm("-n", "1", **settings)
+    assert usual.stop() == 0
+    assert "swarm stopping: timeout_s=35\n" in usual.log
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])

@@ -1,17 +1,21 @@
 """A swarm with real processes: what it starts, what crosses the fork, what its signals do."""
 
 import contextlib
+import itertools
 import json
 import os
 import re
 import secrets
 import signal
 import socket
+import threading
 from pathlib import Path
 
 import pytest
 
+from cogworker._worker.host import Host
 from cogworker.inspector import Inspector
+from cogworker.worker import Worker
 
 from support.processes import eventually
 from support.swarms import QUICK, children, is_alive, restart, started
@@ -28,6 +32,26 @@ def push(app):
         return app.push({"class": f"tasks.{name}", "args": list(args), **fields})
 
     return push
+
+
+def files(pid):
+    """What a process has open: each file, and whether it is for writing."""
+    found = []
+    for file in Path(f"/proc/{pid}/fd").iterdir():
+        with contextlib.suppress(FileNotFoundError):  # closed meanwhile
+            flags = re.search(
+                r"flags:\s*(\d+)", Path(f"/proc/{pid}/fdinfo/{file.name}").read_text()
+            )
+            found.append((os.readlink(file), bool(int(flags[1], 8) & os.O_ACCMODE)))
+    return found
+
+
+def pipes(pid, *, writing):
+    return {name for name, writes in files(pid) if name.startswith("pipe:") and writes == writing}
+
+
+def sockets(pid):
+    return {name for name, _ in files(pid) if name.startswith("socket:")}
 
 
 def test_it_starts_as_many_workers_as_told_and_stops_them_all(workers, push, look):
@@ -73,16 +97,23 @@ def test_preloaded_it_is_imported_once_before_the_fork(workers, push, look):
         """
 import os
 print(f"imported in {os.getpid()}", flush=True)
-push_on_import = cog.push({"class": "tasks.job"})  # a connection that must not cross the fork
+cog.push({"class": "tasks.job"})  # by a connection that must not cross the fork
 @cog.job
 def job():
+    for _ in range(20):
+        cog.push({"class": "tasks.small"})
+@cog.job
+def small():
     print(f"ran in {os.getpid()}", flush=True)
 """
     )
     swarm = workers.swarm("-n", "2", "--preload", **QUICK)
     for _ in range(50):
-        push("job")
-    eventually(lambda: look.stats().processed == 51)
+        push("job", retry=0)
+    eventually(lambda: sum(look.stats()[:2]) == 51 * 21)
+    assert look.stats().failed == 0
+    for one, two in itertools.combinations([swarm.pid, *children(swarm.pid)], 2):
+        assert not sockets(one) & sockets(two)
     restart(swarm)
 
     assert re.findall(r"imported in (\d+)", swarm.log) == [str(swarm.pid)]
@@ -105,22 +136,6 @@ threading.Thread(target=threading.Event().wait, name="my-metrics", daemon=True).
     assert swarm.stop() == 0
 
 
-def files(pid):
-    """What a process has open: each file, and whether it is for writing."""
-    found = []
-    for file in Path(f"/proc/{pid}/fd").iterdir():
-        with contextlib.suppress(FileNotFoundError):  # closed meanwhile
-            flags = re.search(
-                r"flags:\s*(\d+)", Path(f"/proc/{pid}/fdinfo/{file.name}").read_text()
-            )
-            found.append((os.readlink(file), bool(int(flags[1], 8) & os.O_ACCMODE)))
-    return found
-
-
-def pipes(pid, *, writing):
-    return {name for name, writes in files(pid) if name.startswith("pipe:") and writes == writing}
-
-
 @pytest.mark.parametrize("preload", [[], ["--preload"]])
 def test_nothing_of_the_parent_is_open_in_its_workers(preload, workers):
     workers.write("")
@@ -141,7 +156,7 @@ def test_nothing_of_the_parent_is_open_in_its_workers(preload, workers):
         assert not writes & held
         assert not (reads | writes) & (pipes(other, writing=False) | pipes(other, writing=True))
         assert [name for name, _ in files(pid)].count(str(log)) == 1
-    assert not [name for name, _ in files(swarm.pid) if name.startswith("socket:")]
+    assert not sockets(swarm.pid)
     assert swarm.stop() == 0
 
 
@@ -163,8 +178,25 @@ def test_what_can_t_be_used_ends_it_with_exit_code_2(workers):
     assert wrong_application.log.count("\n") == 1
 
 
+def test_the_embedded_server_outlives_its_workers(workers):
+    workers.write("import time\ntime.sleep(0.5)  # a restart is a long time without any worker\n")
+    swarm = workers.swarm("-n", "1", "--no-phased", "--embedded", "data", **QUICK)
+    restart(swarm)
+    restart(swarm)
+    assert swarm.stop() == 0
+
+    assert (workers.folder / "data" / "server.log").read_text().count("Ready to accept") == 1
+
+
 def test_the_log_in_a_file_as_json_from_parent_and_workers(workers, push, look):
-    workers.write("@cog.job\ndef job(): print('printed')\n")
+    workers.write(
+        """
+import sys
+sys.stdout = open(1, "w", closefd=False)  # with a buffer
+@cog.job
+def job(): print("printed")
+"""
+    )
     log = workers.folder / "swarm.log"
     swarm = workers.swarm("-n", "2", "-L", str(log), "--log-format", "json", ready=False, **QUICK)
     eventually(lambda: log.exists() and "swarm ready" in log.read_text())
@@ -196,7 +228,9 @@ def test_quiet_is_for_successors_too(workers, push, look):
     restart(swarm)
 
     assert look.stats().enqueued == 1
-    assert swarm.log.count("quiet: takes no more jobs") == 5
+    for pid in started(swarm)[2:]:  # before it could take a job
+        [first, _] = re.findall(rf" pid={pid} .* (quiet|ready): ", swarm.log)
+        assert first == "quiet"
     swarm.signal(signal.SIGCONT)
     eventually(lambda: look.stats().processed == 1)
     assert swarm.stop() == 0
@@ -213,21 +247,10 @@ def test_ttin_tells_of_all_slots_and_all_stacks(workers):
     assert swarm.stop() == 0
 
 
-RETIRE = """
-import gc
-from cogworker._worker.launcher import Launcher
-@cog.job
-def retire():
-    for each in gc.get_objects():
-        if isinstance(each, Launcher):
-            each.requests.put("retire")
-"""
-
-
-def test_a_retired_worker_is_not_replaced_until_a_restart(workers, push, look):
-    workers.write(RETIRE)
+def test_a_worker_that_is_told_from_afar_to_go_is_not_replaced_until_a_restart(workers, look):
+    workers.write("")
     swarm = workers.swarm("-n", "2", **QUICK)
-    push("retire")
+    look.stop_worker(look.workers()[0])
     swarm.wait_for("a worker retired")
     [remaining] = children(swarm.pid)
     assert len(look.workers()) == 1
@@ -235,13 +258,46 @@ def test_a_retired_worker_is_not_replaced_until_a_restart(workers, push, look):
     restart(swarm)
     assert len(children(swarm.pid)) == len(look.workers()) == 2
     assert remaining not in children(swarm.pid)
-    push("retire")
-    swarm.wait_for("a worker retired", times=2)
-    push("retire")
+    look.stop_workers()
 
     assert swarm.process.wait(30) == 0
+    assert swarm.log.count("a worker retired") == 3
     assert look.workers() == []
     assert len(started(swarm)) == 4
+
+
+def test_a_restart_waits_for_a_worker_that_leaves_by_itself_and_replaces_it(workers, push, look):
+    workers.write(
+        """
+import os, pathlib, time
+@cog.job
+def job():
+    pathlib.Path("began").touch()
+    while os.path.exists("hold"):
+        time.sleep(0.01)
+"""
+    )
+    (workers.folder / "hold").touch()
+    swarm = workers.swarm("-n", "2", **QUICK)
+    push("job")
+    eventually((workers.folder / "began").exists)
+    [busy] = [name for name in look.workers() if look.held(name)]
+    look.stop_worker(busy)
+    swarm.wait_for("stopping: worker=")
+    swarm.signal(signal.SIGTTIN)
+    swarm.wait_for(" state=leaving ")
+    swarm.signal(signal.SIGUSR2)
+    swarm.wait_for("replacing a worker: ")
+    (workers.folder / "hold").unlink()
+    swarm.wait_for("restart ends")
+
+    first, second = re.findall(r"replacing a worker: pid=(\d+)", swarm.log)
+    assert f":{first}:" in busy
+    assert second in map(str, started(swarm)[:2])
+    assert "asked to stop again" not in swarm.log
+    assert "a worker retired" not in swarm.log
+    assert len(look.workers()) == 2
+    assert swarm.stop() == 0
 
 
 @contextlib.contextmanager
@@ -323,6 +379,38 @@ def hold_the_interpreter():
         during = len(heard()) - before
         assert during < 10, "in three seconds, at ten pulses a second"
         assert worker.stop() == 0
+
+
+def test_a_pulse_tells_that_all_duties_go_on(app):
+    class Listener(Host):
+        pulse_s = 0.01
+        heard = 0
+
+        def well(self):
+            self.heard += 1
+
+    host = Listener()
+    worker = Worker(app.client, app.jobs, app.config, host)
+    launcher = worker._launcher
+    worker.start()
+    assert worker.wait_until_ready(30)
+    eventually(lambda: host.heard > 3)
+
+    launcher._heartbeat.stop(10)  # as if its thread had died
+    before = host.heard
+    worker.stop()
+    worker.join(30)
+    assert host.heard <= before + 1
+
+    launcher.dispatcher._stepped_at -= 3600  # as if a step had not come back for an hour
+    launcher._heartbeat._thread = threading.current_thread()
+    launcher._pulse_at = 0.0
+    before = host.heard
+    launcher._pulse()
+    assert host.heard == before
+    launcher.dispatcher._stepped_at += 3600
+    launcher._pulse()
+    assert host.heard == before + 1
 
 
 def test_workers_do_not_know_the_service_manager(workers, push, monkeypatch):

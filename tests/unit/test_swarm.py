@@ -3,7 +3,7 @@
 from cogworker.swarm.back_off import BackOff
 from cogworker.swarm.restarts import Restarts, State
 
-VACANT, STARTING, READY, STOPPING, RETIRED = State
+VACANT, STARTING, READY, STOPPING, LEAVING, RETIRED = State
 
 
 class TestBackOff:
@@ -59,6 +59,13 @@ class TestRestarts:
         assert restarts.next([READY, STARTING, STARTING]) == 1
         assert restarts.next([READY, STOPPING, STARTING]) == 2
         assert restarts.next([READY, STOPPING, STOPPING]) is None
+
+    def test_a_worker_that_leaves_holds_up_the_others_but_not_itself(self):
+        restarts = Restarts()
+        restarts.start_over(range(2))
+
+        assert restarts.next([READY, LEAVING]) == 1
+        assert restarts.next([READY, STOPPING]) is None
 
     def test_starting_over_forgets_what_was_asked_before(self):
         restarts = Restarts()

@@ -2,6 +2,7 @@
 
 1. ``worker_options`` puts them on a command, which gets them as one value.
 2. ``load`` imports the application, configures it, and sets up the log.
+   ``settings_without_application`` does so for a parent that leaves the import to its children.
 3. ``serving`` has the application ready for a worker, with its embedded server if it wants one.
 """
 
@@ -11,14 +12,17 @@ import logging
 import os
 import sys
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import click
 
+from cogworker import config as configuration
 from cogworker.app import Cogworker
 from cogworker.cli import application, logs
+from cogworker.config import Config
 from cogworker.embedded import EmbeddedServer
 
 logger = logging.getLogger("cogworker.worker")
@@ -130,6 +134,23 @@ def load(options: Options) -> Cogworker:
     app.configure(config_file=options.config_file, flags=options.flags)
     logs.set_up(app.config.log_level, app.config.log_format, options.logfile)
     return app
+
+
+def settings_without_application(options: Options) -> Config:
+    """As much as can be known before the application is imported; sets up the log.
+
+    Raises ConfigError.
+    """
+    config = configuration.load(file=options.config_file, flags=options.flags)
+    logs.set_up(config.log_level, config.log_format, options.logfile)
+    return config
+
+
+def embedded_server(options: Options) -> AbstractContextManager[object]:
+    """Keep the embedded server, if there is to be one, while all workers are replaced."""
+    if options.embedded is None:
+        return contextlib.nullcontext()
+    return EmbeddedServer(options.embedded)
 
 
 @contextlib.contextmanager

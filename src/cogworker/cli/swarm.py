@@ -9,11 +9,15 @@ from contextlib import AbstractContextManager
 
 import click
 
-from cogworker import config as configuration
 from cogworker.app import Cogworker
-from cogworker.cli import logs
-from cogworker.cli.options import Options, load, serving, worker_options
-from cogworker.config import Config
+from cogworker.cli.options import (
+    Options,
+    embedded_server,
+    load,
+    serving,
+    settings_without_application,
+    worker_options,
+)
 from cogworker.swarm.supervisor import Supervisor
 
 logger = logging.getLogger("cogworker.swarm")
@@ -41,7 +45,7 @@ def swarm(options: Options, count: str | None, phased: bool | None, preload: boo
     """
     options.flags.update(count=count, phased_restart=phased)
     app = _preload(options) if preload else None
-    config = _settings_without_application(options) if app is None else app.config
+    config = settings_without_application(options) if app is None else app.config
 
     def work() -> AbstractContextManager[Cogworker]:
         return serving(load(options) if app is None else app, options)
@@ -52,14 +56,9 @@ def swarm(options: Options, count: str | None, phased: bool | None, preload: boo
         shutdown_timeout_s=config.shutdown_timeout,
         phased=config.phased_restart,
     )
-    sys.exit(supervisor.run())
-
-
-def _settings_without_application(options: Options) -> Config:
-    """As much as can be known before the application is imported."""
-    config = configuration.load(file=options.config_file, flags=options.flags)
-    logs.set_up(config.log_level, config.log_format, options.logfile)
-    return config
+    with embedded_server(options):
+        status = supervisor.run()
+    sys.exit(status)
 
 
 def _preload(options: Options) -> Cogworker:

@@ -1,6 +1,6 @@
-"""A swarm's worker: how it is forked, and how it lives.
+"""A child of the swarm's parent, above all a worker: how it is forked, and how it lives.
 
-1. The parent makes two pipes: one on which the worker tells it how it fares, and a *lifeline*, of
+1. The parent makes two pipes: one on which the child tells it what happens, and a *lifeline*, of
    which the parent holds the writing end as long as it lives. It forks with its signals blocked.
 2. The child lets go of all that is the parent's: handlers, files, the service manager. From then
    on a TERM ends it at once, until its worker takes the signals; a TSTP waits for the worker.
@@ -13,9 +13,9 @@ import logging
 import os
 import signal
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
-from typing import NamedTuple, NoReturn
+from typing import NoReturn
 
 from cogworker._worker.host import Host
 from cogworker._worker.leave import leave
@@ -39,12 +39,47 @@ _WAIT_FOR_WORKER = {signal.SIGTSTP, signal.SIGTTIN}
 """Their default is to stop the process, in the middle of whatever it imports."""
 
 
-class Child(NamedTuple):
-    """A child as its parent sees it: its messages come on one pipe, the other is its lifeline."""
+Body = Callable[[int, int], int]
+"""What a child does, given the files of its messages and of its lifeline; its exit status."""
 
-    pid: int
-    messages: int
-    lifeline: int
+
+class Child:
+    """A child as its parent sees it."""
+
+    def __init__(self, pid: int, messages: int, lifeline: int) -> None:
+        os.set_blocking(messages, False)
+        self.pid = pid
+        self.messages: int | None = messages
+        """The file that its messages are read from; None when there will be no more."""
+        self.files = (messages, lifeline)
+        self._lifeline = lifeline
+        self._rest = b""
+
+    def hear(self) -> Iterator[tuple[str, str]]:
+        """What it has said since the last time: a word, and what belongs to it."""
+        if self.messages is None:
+            return
+        said = os.read(self.messages, 65536)
+        if not said:
+            self.messages = None
+        *lines, self._rest = (self._rest + said).split(b"\n")
+        for line in lines:
+            word, _, fact = line.decode("utf-8", "backslashreplace").partition(" ")
+            yield word, fact
+
+    def hurry(self) -> None:
+        """Tell a worker that was told to stop not to wait any longer."""
+        with contextlib.suppress(BrokenPipeError):  # it has just ended
+            os.write(self._lifeline, b"!")
+
+    def signal(self, number: signal.Signals) -> None:
+        """Send a signal: it is not reaped yet, so its number is nobody else's."""
+        os.kill(self.pid, number)
+
+    def close(self) -> None:
+        """Close the pipes, when it has ended."""
+        for file in self.files:
+            os.close(file)
 
 
 class Reporter(Host):
@@ -58,6 +93,10 @@ class Reporter(Host):
         """Say that it works, and how long its stop may take, which the parent can't know."""
         self._tell(f"ready {self._shutdown_timeout_s}")
 
+    def stopping(self) -> None:
+        """Say that it stops: the parent may not have asked it to."""
+        self._tell("stopping")
+
     def worn_out(self, reason: str) -> bool:
         """Say so and go on: the parent replaces one worker at a time."""
         self._tell(f"worn {reason}")
@@ -68,8 +107,8 @@ class Reporter(Host):
             os.write(self._pipe, f"{words}\n".encode())
 
 
-def fork(work: Work, parent_files: Iterable[int]) -> Child:
-    """Fork a worker, which closes the parent's files. Raises OSError."""
+def fork(body: Body, parent_files: Iterable[int]) -> Child:
+    """Fork a child, which closes the parent's files. Raises OSError."""
     messages, reports = os.pipe()
     lifeline, held = os.pipe()
     for stream in (sys.stdout, sys.stderr):
@@ -78,7 +117,7 @@ def fork(work: Work, parent_files: Iterable[int]) -> Child:
     try:
         pid = os.fork()
         if pid == 0:
-            _live(work, [*parent_files, messages, held], reports, lifeline)
+            _live(body, [*parent_files, messages, held], reports, lifeline)
     except OSError:
         os.close(messages)
         os.close(held)
@@ -87,17 +126,16 @@ def fork(work: Work, parent_files: Iterable[int]) -> Child:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
         os.close(reports)
         os.close(lifeline)
-    os.set_blocking(messages, False)
     return Child(pid, messages, held)
 
 
-def _live(work: Work, parent_files: Iterable[int], reports: int, lifeline: int) -> NoReturn:
+def _live(body: Body, parent_files: Iterable[int], reports: int, lifeline: int) -> NoReturn:
     status = CRASHED
     try:
         _let_go(parent_files)
-        status = _work(work, reports, lifeline)
+        status = body(reports, lifeline)
     except BaseException:
-        logger.exception("can't run a worker")
+        logger.exception("can't go on")
     finally:
         leave(status)
 
@@ -114,7 +152,8 @@ def _let_go(parent_files: Iterable[int]) -> None:
     signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS - _WAIT_FOR_WORKER)
 
 
-def _work(work: Work, reports: int, lifeline: int) -> int:
+def work_off(work: Work, reports: int, lifeline: int) -> int:
+    """Run a worker; the body of a worker's process."""
     with contextlib.ExitStack() as stack:
         try:
             app = stack.enter_context(work())

@@ -2,7 +2,7 @@
 
 The rule: a worker that works is stopped only while all others work. So whatever becomes of a
 successor (it starts slowly, it crashes again and again), it costs one worker at a time, and no
-more than one. A worker that does not work yet can be replaced at any time: that costs nothing.
+more than one. A worker that does not work can be replaced at any time: that costs nothing.
 """
 
 import enum
@@ -19,7 +19,9 @@ class State(enum.Enum):
     READY = "ready"
     """A worker that works, or is quiet."""
     STOPPING = "stopping"
-    """A worker that was told to stop, or to go."""
+    """A worker that its parent has told to stop."""
+    LEAVING = "leaving"
+    """A worker that stops though its parent has not told it to."""
     RETIRED = "retired"
     """No worker, until the next restart: an operator has told it to go."""
 
@@ -50,7 +52,7 @@ class Restarts:
     def next(self, states: Sequence[State]) -> int | None:
         """The slot whose worker is to stop now, given what is in each; None for "wait"."""
         for slot in self._waiting:
-            if states[slot] is State.STARTING:
+            if states[slot] in (State.STARTING, State.LEAVING):
                 self._waiting.remove(slot)
                 return slot
         if self._waiting and all(state in (State.READY, State.RETIRED) for state in states):

@@ -1,14 +1,13 @@
 """One place of a swarm: the worker that is in it, or how long it stays empty."""
 
-import contextlib
+import functools
 import logging
 import math
-import os
 import signal
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
 from cogworker.swarm.back_off import BackOff
-from cogworker.swarm.child import RETIRED, Child, Work, fork
+from cogworker.swarm.child import RETIRED, Child, Work, fork, work_off
 from cogworker.swarm.restarts import State
 
 logger = logging.getLogger("cogworker.swarm")
@@ -27,18 +26,6 @@ class Slot:
         self.child: Child | None = None
         self._started_at = 0.0
         self._back_off = BackOff()
-        self._rest = b""
-        self._hears = False
-
-    @property
-    def files(self) -> tuple[int, ...]:
-        """The parent's ends of the pipes."""
-        return () if self.child is None else (self.child.messages, self.child.lifeline)
-
-    @property
-    def ear(self) -> int | None:
-        """The file on which its worker's messages come, while any can."""
-        return self.child.messages if self.child is not None and self._hears else None
 
     @property
     def pid(self) -> int:
@@ -48,13 +35,12 @@ class Slot:
     def start(self, work: Work, parent_files: Iterable[int], now: float) -> None:
         """Fork a worker into a vacant slot; a system that can't is asked again later."""
         try:
-            self.child = fork(work, parent_files)
+            self.child = fork(functools.partial(work_off, work), parent_files)
         except OSError as error:
             self._wait(now, self._back_off.after(0.0) + 1.0)
             logger.error("can't fork a worker: slot=%d error=%s", self.number, error)
             return
         self._started_at = now
-        self._hears = True
         self.state = State.STARTING
         logger.info("worker started: pid=%d slot=%d", self.pid, self.number)
 
@@ -64,43 +50,21 @@ class Slot:
         if self.child is None:
             self._wait(now, 0.0)
 
-    def signal(self, number: signal.Signals) -> None:
-        """Pass on a signal."""
-        if self.child is not None:
-            os.kill(self.child.pid, number)  # not reaped yet, so the number is nobody else's
-
     def stop(self, kill_at: float) -> None:
         """Tell its worker to stop, within a time."""
         if self.child is not None and self.state is not State.STOPPING:
             self.state = State.STOPPING
             self.kill_at = kill_at
-            self.signal(signal.SIGTERM)
-
-    def hurry(self) -> None:
-        """Tell its worker, which is stopping, not to wait any longer."""
-        if self.child is not None:
-            with contextlib.suppress(BrokenPipeError):  # it has just ended
-                os.write(self.child.lifeline, b"!")
+            self.child.signal(signal.SIGTERM)
 
     def kill_if_late(self, now: float) -> None:
         """Kill its worker, once, when it has not stopped in time."""
-        if now >= self.kill_at:
+        if self.child is not None and now >= self.kill_at:
             self.kill_at = math.inf
             logger.warning(
                 "killing, it did not stop in time: pid=%d slot=%d", self.pid, self.number
             )
-            self.signal(signal.SIGKILL)
-
-    def hear(self) -> Iterator[tuple[str, str]]:
-        """What its worker has said: a word, and what belongs to it."""
-        if self.child is None:
-            return
-        said = os.read(self.child.messages, 65536)
-        self._hears = bool(said)
-        *lines, self._rest = (self._rest + said).split(b"\n")
-        for line in lines:
-            word, _, fact = line.decode().partition(" ")
-            yield word, fact
+            self.child.signal(signal.SIGKILL)
 
     def ended(self, code: int, now: float) -> float | None:
         """Its worker has ended, with an exit code or, negative, by a signal.
@@ -139,8 +103,7 @@ class Slot:
         self.due_at = now + pause_s
 
     def _let_go(self) -> None:
-        for file in self.files:
-            os.close(file)
+        if self.child is not None:
+            self.child.close()
         self.child = None
         self.kill_at = math.inf
-        self._rest = b""

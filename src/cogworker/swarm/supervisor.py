@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterator
 
 from cogworker import clock
 from cogworker._worker.systemd import Systemd
-from cogworker.swarm.child import UNUSABLE, Work
+from cogworker.swarm.child import UNUSABLE, Body, Child, Work, fork
 from cogworker.swarm.restarts import Restarts, State
 from cogworker.swarm.signals import Signals
 from cogworker.swarm.slot import Slot
@@ -36,10 +36,21 @@ class Supervisor:
     """Keeps ``count`` workers going until it is told to stop.
 
     ``shutdown_timeout_s`` is as far as the parent knows; its workers may tell it of a longer one.
+    ``watch`` runs in a child of its own, each of whose messages restarts the workers.
     """
 
-    def __init__(self, work: Work, count: int, *, shutdown_timeout_s: float, phased: bool) -> None:
+    def __init__(
+        self,
+        work: Work,
+        count: int,
+        *,
+        shutdown_timeout_s: float,
+        phased: bool,
+        watch: Body | None = None,
+    ) -> None:
         self._work = work
+        self._watch = watch
+        self._watcher: Child | None = None
         self._slots = [Slot(number) for number in range(count)]
         self._shutdown_timeout_s = shutdown_timeout_s
         self._phased = phased
@@ -71,11 +82,15 @@ class Supervisor:
                 len(self._slots),
                 str(self._phased).lower(),
             )
+            if self._watch is not None:
+                self._watcher = fork(self._watch, self._files())
             while True:
                 self._act(clock.monotonic())
                 if self._is_over():
                     break
                 self._wait(clock.monotonic())
+        if self._watcher is not None:
+            self._watcher.close()
         self._signals.close()
         logger.info("swarm ended: pid=%d status=%d", os.getpid(), self._status)
         return self._status
@@ -99,8 +114,8 @@ class Supervisor:
 
     def _start(self, slot: Slot, now: float) -> None:
         slot.start(self._work, self._files(), now)
-        if self._quiet:
-            slot.signal(signal.SIGTSTP)  # it waits until there is a worker to obey it
+        if self._quiet and slot.child is not None:
+            slot.child.signal(signal.SIGTSTP)  # it waits until there is a worker to obey it
 
     def _all_ready(self, now: float) -> None:
         if not self._is_up:
@@ -118,9 +133,10 @@ class Supervisor:
 
     def _wait(self, now: float) -> None:
         poll = select.poll()
-        for file in (self._signals.file, *(slot.ear for slot in self._slots)):
-            if file is not None:
-                poll.register(file, select.POLLIN)
+        poll.register(self._signals.file, select.POLLIN)
+        for child in self._children():
+            if child.messages is not None:
+                poll.register(child.messages, select.POLLIN)
         wake_at = min(self._deadlines())
         wait_ms = None if wake_at == math.inf else 1000 * max(0.0, wake_at - now)
         ready = {file for file, _ in poll.poll(wait_ms)}
@@ -128,8 +144,10 @@ class Supervisor:
             if number in self._meanings:
                 self._meanings[number]()
         for slot in self._slots:
-            if slot.ear in ready:
-                self._hear(slot)
+            if slot.child is not None and slot.child.messages in ready:
+                self._hear(slot, slot.child)
+        if self._watcher is not None and self._watcher.messages in ready:
+            self._hear_watcher(self._watcher)
         self._reap()
 
     def _deadlines(self) -> Iterator[float]:
@@ -141,16 +159,23 @@ class Supervisor:
 
     # What workers say, and their ends.
 
-    def _hear(self, slot: Slot) -> None:
-        for word, fact in slot.hear():
+    def _hear(self, slot: Slot, worker: Child) -> None:
+        for word, fact in worker.hear():
             if word == "ready":
                 self._has_been_ready = True
                 self._shutdown_timeout_s = max(self._shutdown_timeout_s, float(fact))
                 if slot.state is State.STARTING:
                     slot.state = State.READY
+            elif word == "stopping" and slot.state is State.READY:
+                slot.state = State.LEAVING
             elif word == "worn" and slot.state is State.READY and not self._stopping:
                 logger.info("worn out: pid=%d slot=%d reason=%s", slot.pid, slot.number, fact)
                 self._restarts.add(slot.number)
+
+    def _hear_watcher(self, watcher: Child) -> None:
+        for word, fact in watcher.hear():
+            logger.info("%s: %s", word, fact)
+            self._restart()
 
     def _reap(self) -> None:
         """See which processes have ended; as process 1 of a container it adopts every orphan."""
@@ -162,10 +187,13 @@ class Supervisor:
             if pid == 0:
                 return
             code = os.waitstatus_to_exitcode(status)
-            for slot in self._slots:
-                if slot.pid == pid:
-                    self._ended(slot, code)
-                    break
+            slot = next((slot for slot in self._slots if slot.pid == pid), None)
+            if slot is not None:
+                self._ended(slot, code)
+            elif self._watcher is not None and self._watcher.pid == pid:
+                logger.error("no changes are noticed any more: watcher=%d status=%d", pid, code)
+                self._watcher.close()
+                self._watcher = None
             else:
                 logger.debug("reaped a process that was no worker: pid=%d status=%d", pid, code)
 
@@ -192,8 +220,8 @@ class Supervisor:
     def _stop(self) -> None:
         if self._stopping:
             logger.warning("asked to stop again: not waiting any longer")
-            for slot in self._slots:
-                slot.hurry()
+            for child in self._children():
+                child.hurry()
             return
         self._stopping = True
         logger.info("swarm stopping: timeout_s=%.0f", self._bound_s())
@@ -219,7 +247,8 @@ class Supervisor:
 
     def _pass_on(self, number: signal.Signals) -> None:
         for slot in self._slots:
-            slot.signal(number)
+            if slot.child is not None:
+                slot.child.signal(number)
 
     def _restart(self) -> None:
         """Replace all workers that run now, and start those that are missing at once."""
@@ -230,7 +259,7 @@ class Supervisor:
         self._restarting_since = now
         for slot in self._slots:
             slot.start_afresh(now)
-        running = [slot for slot in self._slots if slot.state in (State.STARTING, State.READY)]
+        running = [slot for slot in self._slots if slot.child and slot.state is not State.STOPPING]
         if self._phased:
             self._restarts.start_over(slot.number for slot in running)
         else:
@@ -245,6 +274,10 @@ class Supervisor:
     def _bound_s(self) -> float:
         return self._shutdown_timeout_s + STOP_MARGIN_S
 
+    def _children(self) -> list[Child]:
+        workers = [slot.child for slot in self._slots if slot.child is not None]
+        return workers if self._watcher is None else [*workers, self._watcher]
+
     def _files(self) -> list[int]:
         """What a child has to close."""
-        return [*self._signals.files, *(file for slot in self._slots for file in slot.files)]
+        return [*self._signals.files, *(file for child in self._children() for file in child.files)]
