@@ -268,24 +268,132 @@ def refusals(own, code):
 # A server that refuses.
 
 
-def url_of(own, user, password):
-    return own.url.replace("://", f"://{user}:{password}@")
+class User:
+    """The server's user ``worker``, whose rights and password change."""
+
+    def __init__(self, own, namespace):
+        self._own = own
+        self._admin = own.client
+        self.namespace = namespace
+        self.url = own.url.replace("://", "://worker:first@")
+        self.may("+@all")
+        self.change_password("first")
+
+    def may(self, *rights):
+        """Give rights, or take them, as ACL SETUSER does."""
+        self._admin.execute_command("ACL", "SETUSER", "worker", "on", "~*", *rights)
+
+    def change_password(self, password):
+        self._admin.execute_command("ACL", "SETUSER", "worker", "resetpass", f">{password}")
+        self._admin.client_kill_filter(_type="normal", skipme=True)
+
+    def app(self):
+        return Cogworker(redis_url=self.url, namespace=self.namespace)
 
 
-def test_a_rotated_password_is_waited_for(own, books, start):
-    own.client.acl_setuser("worker", enabled=True, passwords="+old", commands=["+@all"], keys=["*"])
-    worker = start(redis_url=url_of(own, "worker", "old"))
+@pytest.fixture
+def user(own, namespace):
+    return User(own, namespace)
+
+
+def test_a_rotated_password_is_waited_for(user, books, start):
+    worker = start(redis_url=user.url)
     make_busy(books)
-    set_password(own.client, "new")
+    user.change_password("second")
     books.release()
     worker.wait_for(REFUSES)
     worker.wait_for("redis refuses, trying again: site=heartbeat")
     worker.wait_for("check the user name and the password")
-    set_password(own.client, "old")
+    user.change_password("first")
+    worker.wait_for(BACK)
+    finish(books, worker)
+    assert "first@" not in worker.log
+
+
+def test_a_server_that_restarts_with_another_password_is_told_from_one_that_is_away(
+    own, books, start
+):
+    worker = start()
+    make_busy(books)
+    own.stop()
+    worker.wait_for(AWAY)
+    own.extra["--requirepass"] = "secret"
+    own.launch()
+    books.release()
+    worker.wait_for(REFUSES)
+    with redis_client.Redis(port=own.port, password="secret") as admin:
+        eventually(lambda: admin.config_set("requirepass", ""))
+    finish(books, worker)
+
+
+NEEDED = ("+@scripting", "+@read", "+@write", "+@connection", "+time")
+
+
+def test_the_rights_that_a_refusal_names_are_enough(own, user, books, start):
+    user.may("-@all")
+    app = user.app()
+    with pytest.raises(RedisRefused) as refused:
+        books.push(app=app)
+    assert " ".join(NEEDED) in str(refused.value)
+    user.may("resetkeys", f"~{user.namespace}:*", *NEEDED)
+    worker = start(redis_url=user.url)
+    books.push(20, app=app)
+    books.push(20, "coroutine", app=app)
+    finish(books, worker)
+    assert "redis refuses" not in worker.log
+    app.close()
+
+
+def test_without_the_right_to_info_all_works(own, user, books, start):
+    user.may("-info")
+    worker = start(redis_url=user.url)
+    books.push(20)
+    finish(books, worker)
+    assert "redis refuses" not in worker.log
+
+
+def test_a_worker_without_the_right_to_scripts_says_so_waits_and_can_be_stopped(
+    own, user, books, start
+):
+    user.may("-eval", "-evalsha")
+    worker = start(redis_url=user.url, ready=False)
+    worker.wait_for("redis refuses, trying again: site=first beat")
+    worker.wait_for("'evalsha'")
+    worker.wait_for("+@scripting")
+    eventually(lambda: refusals(own, "NOPERM") >= 3)
+    assert len(worker.log.splitlines()) <= 3, worker.log
+    assert worker.stop(10) == 0
+
+    worker = start(redis_url=user.url, ready=False)
+    worker.wait_for("redis refuses, trying again: site=first beat")
+    user.may("+eval", "+evalsha")
+    worker.wait_for("ready: worker=")
+    books.push(20)
+    finish(books, worker)
+
+
+@pytest.mark.parametrize("right", ["evalsha", "hset", "hdel"])
+def test_a_right_that_is_taken_away_in_mid_work_is_waited_for(right, user, books, start):
+    """Of calling scripts, or of a command that they call."""
+    worker = start(redis_url=user.url)
+    make_busy(books)
+    user.may(f"-{right}")
+    books.release()
+    worker.wait_for(REFUSES)
+    worker.wait_for(f"'{right}'")
+    worker.wait_for(" ".join(NEEDED))
+    user.may(f"+{right}")
     worker.wait_for(BACK)
     finish(books, worker)
 
 
-def set_password(client, password):
-    client.acl_setuser("worker", enabled=True, reset_passwords=True, passwords=f"+{password}")
-    client.client_kill_filter(_type="normal", skipme=True)
+def test_a_worker_that_may_not_wait_for_wake_ups_works_and_complains_once(own, user, books, start):
+    user.may("-blpop")
+    worker = start(redis_url=user.url)
+    for _ in range(3):
+        books.push(5)
+        books.wait_until_done()
+        seen = refusals(own, "NOPERM")
+        eventually(lambda seen=seen: refusals(own, "NOPERM") >= seen + 2)
+    finish(books, worker)
+    assert worker.log.count("redis refuses") <= 2, worker.log
