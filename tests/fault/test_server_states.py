@@ -257,6 +257,29 @@ def test_a_worker_waits_for_a_connection_while_there_are_too_many(own, books, st
     finish(books, worker)
 
 
+def test_a_worker_that_has_no_connection_for_wake_ups_looks_for_jobs_anyway(own, books, start):
+    worker = start()
+    books.push()
+    books.wait_until_done()
+    own.client.config_set("maxclients", 1)
+    eventually(lambda: any(client["cmd"] == "blpop" for client in own.client.client_list()))
+    for client in own.client.client_list():
+        if client["cmd"] == "blpop":
+            own.client.client_kill_filter(_id=client["id"])
+    worker.wait_for("redis is away, trying again: site=doorbell")
+    for _ in range(3):
+        books.push()
+        books.wait_until_done()
+    own.client.config_set("maxclients", 1000)
+
+    def is_woken_again():
+        books.push()
+        return "redis is back: site=doorbell" in worker.log
+
+    eventually(is_woken_again)
+    finish(books, worker)
+
+
 def refusals(own, code):
     """How often a server has answered with an error; 0 as long as it does not listen."""
     try:
