@@ -140,6 +140,17 @@ def _read_size(text: str) -> Any:
     return int(match[1]) << {"": 0, "K": 10, "M": 20, "G": 30}[match[2].upper()] if match else text
 
 
+def _check_flag(value: Any) -> bool:
+    if isinstance(value, bool):
+        return value
+    raise _refusal("true or false", value)
+
+
+def _read_flag(text: str) -> Any:
+    words = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
+    return words.get(text.strip().lower(), text)
+
+
 def choice(*words: str) -> Kind:
     def check(value: Any) -> str:
         if isinstance(value, str) and value.lower() in words:
@@ -283,6 +294,7 @@ def sentinel_settings(url: str) -> dict[str, Any]:
 
 
 SIZE = Kind(_check_size, _read_size)
+FLAG = Kind(_check_flag, _read_flag)
 PORT = whole(1, 65_535)
 _WEIGHT = whole(1, 100)
 WORD = _text(rf"[^\s{_CONTROL}]{{1,200}}", "a text of 1 to 200 characters without spaces")

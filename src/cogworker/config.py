@@ -93,6 +93,8 @@ class Config:
         "Memory over which a worker stops, or a swarm replaces it, in bytes or as in 512M.")
     count: int | None = _setting(None, whole(1, 1000),
         "How many workers a swarm has; by default one for each processor.")
+    phased_restart: bool = _setting(True, kinds.FLAG,
+        "Whether a swarm restarts its workers one after another, or all at once.")
     max_payload_bytes: int = _setting(1_048_576, whole(1, 536_870_912),
         "Largest job that can be enqueued, in bytes.")
     dead_max_jobs: int = _setting(10_000, whole(1, 1_000_000_000),

@@ -5,6 +5,8 @@ from typing import Any, NamedTuple
 
 from cogworker._engine import control, look
 from cogworker._engine.control import Answer, Pause
+from cogworker._engine.replies import text
+from cogworker._worker.facts import host_of
 from cogworker.app import Cogworker
 
 
@@ -32,6 +34,14 @@ class DeadJob(NamedTuple):
     payload: dict[str, Any] | None
 
 
+class Beat(NamedTuple):
+    """How long ago a worker has last said that it lives, on the server's clock."""
+
+    worker: str
+    host: str
+    age_s: float
+
+
 class Inspector:
     """Looks at one installation and steers it.
 
@@ -52,6 +62,12 @@ class Inspector:
     def workers(self) -> Sequence[str]:
         """The identities of all workers that are alive or not yet rescued."""
         return self._run(look.workers(self._keys))
+
+    def beats(self) -> Sequence[Beat]:
+        """The last beats of the same workers."""
+        beats = self._run(look.beats(self._keys))
+        now = self._run(look.time())
+        return [Beat(text(name), host_of(text(name)), now - beaten_at) for name, beaten_at in beats]
 
     def held(self, worker: str) -> int:
         """How many jobs a worker has in flight."""

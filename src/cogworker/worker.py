@@ -49,13 +49,14 @@ class Worker:
 
         TSTP makes it quiet, CONT resumes, TTIN logs all stacks, a second TERM or INT does not
         wait for running jobs. In a thread other than the main one signals are left alone, and
-        ``stop`` ends it. ``lifeline`` is the file number of a pipe's reading end: it stops when the
-        other end is closed, by a parent that died for example.
+        ``stop`` ends it. ``lifeline`` is the file number of a pipe's reading end, whose other end
+        is a parent's: it stops when that is closed, by the parent's death for example. TERM and INT
+        then ask for one stop together, and a byte in the pipe for not waiting any longer.
         """
         self._begin()
         requests = self._launcher.requests
         if lifeline is not None:
-            requests.stop_with(lifeline)
+            requests.obey_parent(lifeline)
         is_main = threading.current_thread() is threading.main_thread()
         with contextlib.ExitStack() as stack:
             stack.callback(requests.close)

@@ -1,11 +1,14 @@
 """The README's code is run as a reader would run it."""
 
+import json
 import os
 import re
 import signal
 import subprocess
 import sys
 from pathlib import Path
+
+from cogworker.embedded import EmbeddedServer
 
 from support.processes import eventually
 
@@ -53,6 +56,40 @@ def test_the_first_job_runs_as_told(tmp_path):
         worker.kill()
         worker.wait()
     subprocess.run([*python, "policies.py"], cwd=tmp_path, env=environment, check=True)
+
+
+def test_the_swarm_runs_as_told(tmp_path):
+    (tmp_path / "tasks.py").write_text(blocks("python")[0])
+    [command] = re.findall(r"^cogworker (swarm -r .*)$", "".join(blocks("sh")), re.M)
+    [unit], [docker] = blocks("ini"), blocks("dockerfile")
+    assert f"/cogworker {command}\n" in unit
+    assert f"CMD {json.dumps(['cogworker', *command.split()])}\n" in docker
+    log = tmp_path / "swarm.log"
+    python = [sys.executable, "-W", "error", "-m", "cogworker.cli"]
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
+
+    with log.open("wb") as output:
+        swarm = subprocess.Popen(
+            [*python, *command.split()], cwd=tmp_path, env=environment, stdout=output, stderr=output
+        )
+    try:
+        eventually(lambda: "swarm ready: workers=4" in log.read_text())
+        [check] = re.findall(r"^HEALTHCHECK .* CMD (\[.*\])$", docker, re.M)
+        with EmbeddedServer(tmp_path / ".cogworker") as server:
+            healthy = subprocess.run(
+                [*python, *json.loads(check)[1:]],
+                env={**os.environ, "REDIS_URL": server.url},
+                check=True,
+                capture_output=True,
+            )
+        assert healthy.stdout.startswith(b"ok: workers=4 ")
+        swarm.send_signal(signal.SIGUSR2)
+        eventually(lambda: "restart ends" in log.read_text())
+        swarm.send_signal(signal.SIGTERM)
+        assert swarm.wait(30) == 0
+    finally:
+        swarm.kill()
+        swarm.wait()
 
 
 def test_the_example_file_of_settings_is_accepted(tmp_path):

@@ -1,8 +1,9 @@
 """Every single call of a life fails: before, after, its request lost, its reply lost, no memory.
 
 The life: jobs are pushed (one, many, scheduled), taken, run; one fails and is retried, promoted and
-run again; one goes to dead; one is held by a worker that dies, is rescued and run. After each fault
-a healthy worker finishes what is left, and the books must balance.
+run again; one goes to dead; one is held by a worker that dies, is rescued and run; another one is
+held by it that may run at most once, and goes to dead. Workers look for orders and check keys.
+After each fault a healthy worker finishes what is left, and the books must balance.
 """
 
 from collections import Counter
@@ -42,6 +43,10 @@ def make_app(settings, fault, ledger):
         if current_job().attempt == 1:
             raise ValueError("the first time")
 
+    @app.job(at_most_once=True)
+    def once(label):
+        ledger.runs[label] += 1
+
     @app.job(retry=False)
     def fails(label):
         ledger.runs[label] += 1
@@ -52,9 +57,9 @@ def make_app(settings, fault, ledger):
 
 def live(app, redis, ledger):
     """A whole life, in one process after another."""
-    fine, fails_once, fails = (
+    fine, fails_once, fails, once = (
         next(job for name, job in app.jobs.items() if name.endswith("." + wanted))
-        for wanted in ("fine", "fails_once", "fails")
+        for wanted in ("fine", "fails_once", "fails", "once")
     )
 
     def push(label, action):
@@ -66,6 +71,7 @@ def live(app, redis, ledger):
             ledger.pushed.append(label)
 
     push("held", lambda: fine.enqueue("held"))
+    push("once", lambda: once.enqueue("once"))
     doomed = InlineWorker(app, run_jobs=False)
     doomed.beat()
     doomed.turn()
@@ -83,6 +89,8 @@ def finish(app, redis):
     """A healthy worker from its start to its end, with all the time in the world."""
     worker = InlineWorker(app)
     worker.beat()
+    worker.obey()
+    worker.check_keys()
     worker.rescue()
     worker.work_off()
     for _ in range(2):  # the second time for what failed after the first
@@ -103,24 +111,30 @@ def check_books(dump, ledger, *, died):
     known = set(ledger.pushed)
     maybe = set(ledger.runs) - known
     assert len(maybe) <= 1, "only the push that was cut off may be in doubt"
-    for label in known:
+    dead = rest.pop("dead", {})
+    abandoned = [entry for entry in dead if b"JobAbandoned" in entry]
+    assert len(abandoned) + ledger.runs["once"] >= ("once" in known), "it was lost"
+    assert len(abandoned) <= 1
+    assert ledger.runs["once"] <= 1, "it has run twice"
+    for label in known - {"once"}:
         assert ledger.runs[label] > 0, f"{label} was lost"
 
-    ran = known | maybe
+    ran = known | maybe | ({"once"} if abandoned else set())
     jobs = {label: 2 if label == "many" else 1 for label in ran}
-    buried = [entry for entry in rest.pop("dead", {}) if b'"dead"' in entry]
-    failures = ("again" in ran) + ("dead" in ran)
+    buried = [entry for entry in dead if b'"dead"' in entry]
+    failures = ("again" in ran) + ("dead" in ran) + len(abandoned)
     assert len(buried) == ("dead" in ran)
-    assert int(rest.pop("stats:processed", 0)) == sum(jobs.values()) - ("dead" in ran)
+    assert int(rest.pop("stats:processed", 0)) == sum(jobs.values()) - len(dead)
     assert int(rest.pop("stats:failed", 0)) == failures
     assert rest.pop("queues", {b"default"}) == {b"default"}
     assert rest == {}
     if not died:
-        runs = {label: 2 if label in ("many", "again") else 1 for label in ran}
+        # "once" does not run: its worker is declared dead in any case.
+        runs = {label: 2 if label in ("many", "again") else 1 for label in ran - {"once"}}
         assert ledger.runs == runs, "nobody died, so nothing may run twice"
 
 
-ALL = ("held", "one", "many", "later", "again", "dead")
+ALL = ("held", "once", "one", "many", "later", "again", "dead")
 
 
 def test_a_life_without_faults_balances(settings, redis, dump):

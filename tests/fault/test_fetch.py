@@ -10,7 +10,7 @@ from cogworker import Cogworker
 from cogworker.inspector import Inspector
 
 from support.inline import InlineWorker
-from support.processes import eventually
+from support.processes import eventually, lines
 from support.server import server
 from support.times import all_workers_are_dead
 
@@ -27,10 +27,6 @@ DEAD = "cogworker.errors.JobAbandoned"
 @pytest.fixture
 def look(app):
     return Inspector(app)
-
-
-def lines(path):
-    return path.read_text().splitlines() if path.exists() else []
 
 
 def test_a_job_that_may_run_once_is_dead_when_its_worker_died_and_others_run_again(

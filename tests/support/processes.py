@@ -1,11 +1,12 @@
 """Real worker processes."""
 
+import contextlib
 import os
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from types import MappingProxyType
@@ -26,17 +27,21 @@ def eventually(condition: Callable[[], T], deadline_s: float = DEADLINE_S) -> T:
     return answer
 
 
+def lines(path: Path) -> list[str]:
+    """The lines of a file that jobs write; none while it is not there."""
+    return path.read_text().splitlines() if path.exists() else []
+
+
 class WorkerProcess:
-    """``cogworker worker`` with its log in a file."""
+    """``cogworker worker``, or ``swarm``, with its log in a file and in a group of its own."""
 
     def __init__(
         self,
-        module: str,
+        command: Sequence[str],
         settings: Mapping[str, Any],
         log: Path,
-        *options: str,
         cwd: Path,
-        environ: Mapping[str, str],
+        environ: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         environment = {
             **os.environ,
@@ -48,12 +53,13 @@ class WorkerProcess:
         self.log_file = log
         with log.open("ab") as output:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "cogworker.cli", "worker", "-r", module, *options],
+                command,
                 env=environment,
                 cwd=cwd,
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
+                process_group=0,
             )
 
     @property
@@ -81,6 +87,12 @@ class WorkerProcess:
         self.process.kill()
         self.process.wait()
 
+    def end(self) -> None:
+        """Kill it with all that it has started."""
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.pid, signal.SIGKILL)
+        self.process.wait()
+
     def stop(self, deadline_s: float = DEADLINE_S) -> int:
         """TERM, and the exit code."""
         self.process.terminate()
@@ -100,31 +112,41 @@ class Workers:
         head = "from cogworker import Cogworker, current_job\n\ncog = Cogworker()\n\n"
         (self.folder / "tasks.py").write_text(head + source, "utf-8")
 
-    def start(
-        self,
-        *options: str,
-        ready: bool = True,
-        environ: Mapping[str, str] = MappingProxyType({}),
-        **settings: Any,
-    ) -> WorkerProcess:
+    def start(self, *options: str, ready: bool = True, **settings: Any) -> WorkerProcess:
         """Start a worker; by default wait until it is ready."""
-        worker = WorkerProcess(
-            "tasks:cog",
-            {**self.settings, **settings},
-            self.folder / f"worker{len(self.started)}.log",
-            *options,
-            cwd=self.folder,
-            environ=environ,
-        )
-        self.started.append(worker)
+        worker = self.run("worker", "-r", "tasks:cog", *options, **settings)
         if ready:
             worker.wait_for("ready: worker=")
         return worker
 
+    def swarm(self, *options: str, ready: bool = True, **settings: Any) -> WorkerProcess:
+        """Start a swarm; by default wait until all its workers are ready."""
+        swarm = self.run("swarm", "-r", "tasks:cog", *options, **settings)
+        if ready:
+            swarm.wait_for("swarm ready: workers=")
+        return swarm
+
+    def run(
+        self,
+        *arguments: str,
+        program: Sequence[str] = ("-m", "cogworker.cli"),
+        environ: Mapping[str, str] = MappingProxyType({}),
+        **settings: Any,
+    ) -> WorkerProcess:
+        """Start a command of ``cogworker``."""
+        worker = WorkerProcess(
+            [sys.executable, *program, *arguments],
+            {**self.settings, **settings},
+            self.folder / f"worker{len(self.started)}.log",
+            self.folder,
+            environ,
+        )
+        self.started.append(worker)
+        return worker
+
     def end(self) -> None:
         for worker in self.started:
-            if worker.process.poll() is None:
-                worker.kill()
+            worker.end()
 
 
 @contextmanager

@@ -172,6 +172,9 @@ def test_good_values(setting, value, kept):
     [
         ("concurrency", "12", 12),
         ("concurrency", " 12 ", 12),
+        ("phased_restart", "no", False),
+        ("phased_restart", " True", True),
+        ("phased_restart", "0", False),
         ("redis_timeout", "0.5", 0.5),
         ("redis_timeout", "3", 3.0),
         ("redis_timeout", "30s", 30.0),
@@ -217,6 +220,8 @@ WORD = "must be a text of 1 to 200 characters without spaces, not "
 PASSWORD = "must be a text (in YAML: in quotes); its value is not shown here"
 
 BAD: list[tuple[str, Any, str]] = [
+    ("phased_restart", "maybe", "must be true or false, not 'maybe'"),
+    ("phased_restart", 1, "must be true or false, not 1"),
     ("concurrency", "10", WHOLE + "'10'"),
     ("concurrency", True, WHOLE + "True"),
     ("concurrency", 0, WHOLE + "0"),

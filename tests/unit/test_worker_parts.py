@@ -154,6 +154,60 @@ class TestRequests:
         assert answers == ["stop"]
 
 
+class TestRequestsOfAParent:
+    @pytest.fixture
+    def requests(self):
+        requests = Requests()
+        reader, self.parent = os.pipe()
+        requests.obey_parent(reader)
+        self.is_closed = False
+        with requests.from_signals():
+            yield requests
+        requests.close()
+        os.close(reader)
+        if not self.is_closed:
+            os.close(self.parent)
+
+    def die(self):
+        os.close(self.parent)
+        self.is_closed = True
+
+    def test_its_death_asks_for_a_stop_once(self, requests):
+        self.die()
+
+        assert [requests.get(), requests.get(0.0)] == ["stop", None]
+
+    def test_its_death_during_a_stop_asks_for_nothing_more(self, requests):
+        os.kill(os.getpid(), signal.SIGTERM)
+        assert requests.get() == "stop"
+        self.die()
+
+        assert requests.get(0.0) is None
+
+    def test_many_signals_ask_for_one_stop_and_a_byte_for_another(self, requests):
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGTERM):
+            os.kill(os.getpid(), number)
+        assert [requests.get(), requests.get(0.0)] == ["stop", None]
+        os.write(self.parent, b"!")
+
+        assert [requests.get(0.0), requests.get(0.0)] == ["stop", None]
+
+    def test_signals_after_an_order_to_retire_ask_for_nothing_more(self, requests):
+        requests.put("retire")
+        os.kill(os.getpid(), signal.SIGTERM)
+
+        assert [requests.get(), requests.get(0.0)] == ["retire", None]
+
+
+def test_a_signal_that_was_blocked_before_comes_through():
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTSTP})
+    signal.pthread_kill(threading.get_ident(), signal.SIGTSTP)  # no other thread may get it
+    requests = Requests()
+    with requests.from_signals():
+        assert requests.get(0.0) == "quiet"
+    requests.close()
+
+
 class TestOutage:
     @pytest.fixture
     def outage(self, monkeypatch):

@@ -21,6 +21,16 @@ def workers(keys: Keys) -> Command[list[str]]:
     return Command("workers", None, ("ZRANGE", keys.workers), (0, -1), _sorted_texts)
 
 
+def beats(keys: Keys) -> Command[list[tuple[bytes, float]]]:
+    """The same with the time of their last beat, on the server's clock."""
+    return Command("beats", None, ("ZRANGE", keys.workers), (0, -1, "WITHSCORES"), _scored)
+
+
+def time() -> Command[float]:
+    """The server's time, in epoch seconds."""
+    return Command("time", None, ("TIME",), (), lambda reply: int(reply[0]) + int(reply[1]) / 1e6)
+
+
 def stats(keys: Keys, queues: Sequence[str], workers: Sequence[str]) -> Command[list[int]]:
     """Processed, failed, lost claims, enqueued, in flight, scheduled, retrying, dead."""
     names = [

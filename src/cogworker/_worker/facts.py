@@ -15,17 +15,25 @@ from cogworker.payload import encode
 
 def new_identity() -> str:
     """A name for this process: ``host:pid:random``. Made after a fork, never before."""
-    host = os.environ.get("DYNO") or socket.gethostname()
-    return f"{host}:{os.getpid()}:{secrets.token_hex(6)}"
+    return f"{hostname()}:{os.getpid()}:{secrets.token_hex(6)}"
+
+
+def hostname() -> str:
+    """The name of this machine or container."""
+    return os.environ.get("DYNO") or socket.gethostname()
+
+
+def host_of(identity: str) -> str:
+    """The host of a worker, which may have colons itself."""
+    return identity.rsplit(":", 2)[0]
 
 
 def fixed_facts(identity: str, config: Config) -> dict[str, Any]:
     """What does not change while a worker lives."""
-    host, pid, _ = identity.rsplit(":", 2)
     return {
         "identity": identity,
-        "hostname": host,
-        "pid": int(pid),
+        "hostname": host_of(identity),
+        "pid": int(identity.rsplit(":", 2)[1]),
         "concurrency": config.concurrency,
         "queues": dict(config.queues),
         "labels": list(config.labels),

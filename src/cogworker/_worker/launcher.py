@@ -140,6 +140,8 @@ class Launcher:
             self._guard.stop(0.0)
             self._control.stop(0.0)
             self.dispatcher.alarm.close()
+            if self._heartbeat.answered_since is not None:
+                self._leave()
             logger.info("stopped before it could begin: worker=%s", self.identity)
         else:
             self._start()

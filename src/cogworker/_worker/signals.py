@@ -40,7 +40,9 @@ class Requests:
         self._noted: deque[Request] = deque()
         self._lock = threading.Lock()
         self._closed = False
+        self._stopped = False
         self._lifeline: int | None = None
+        self._has_parent = False
         self._read, self._write = os.pipe()
         os.set_blocking(self._read, False)
         os.set_blocking(self._write, False)
@@ -50,43 +52,65 @@ class Requests:
         with self._lock:  # the pipe's number may be another file's once it is closed
             if self._closed:
                 return
+            self._stopped = self._stopped or request in ("stop", "retire")
             self._noted.append(request)
             with contextlib.suppress(BlockingIOError):  # the pipe is full: the reader will wake
                 os.write(self._write, b"!")
 
-    def stop_with(self, lifeline: int) -> None:
-        """Ask for a stop when the other end of a pipe is closed, as by its process's death."""
+    def obey_parent(self, lifeline: int) -> None:
+        """Listen to a parent, too, by a pipe that it holds the other end of.
+
+        When that is closed, as by the parent's death, a stop is asked for; each byte in it asks for
+        one as well. Signals then ask for one stop only, however many there are: Ctrl-C and service
+        managers signal all processes, and the parent passes on what its worker has got already.
+        """
         self._lifeline = lifeline
+        self._has_parent = True
 
     def get(self, timeout_s: float | None = None) -> Request | None:
         """The next request; None when there is none in time."""
         deadline = None if timeout_s is None else clock.monotonic() + timeout_s
-        poll = select.poll()
-        poll.register(self._read, select.POLLIN)
-        if self._lifeline is not None:
-            poll.register(self._lifeline, select.POLLIN)
         while not self._noted:
-            left_s = None if deadline is None else deadline - clock.monotonic()
-            if left_s is not None and left_s <= 0:
-                return None
+            left_s = None if deadline is None else max(0.0, deadline - clock.monotonic())
+            poll = select.poll()
+            for file in (self._read, self._lifeline):
+                if file is not None:
+                    poll.register(file, select.POLLIN)
             ready = dict(poll.poll(None if left_s is None else left_s * 1000))
-            if self._lifeline in ready:
-                self._lifeline = None
-                return "stop"
-            with contextlib.suppress(BlockingIOError):
+            if self._read in ready:
                 os.read(self._read, 4096)
+            if self._lifeline in ready:
+                self._hear_parent()
+            if not ready and not self._noted:
+                return None
         return self._noted.popleft()
+
+    def _hear_parent(self) -> None:
+        assert self._lifeline is not None  # noqa: S101 - it was ready
+        if os.read(self._lifeline, 1):
+            self._stopped = True
+            self._noted.append("stop")
+        else:
+            self._lifeline = None
+            self._stop_once()
+
+    def _stop_once(self) -> None:
+        if not self._stopped:
+            self._stopped = True
+            self._noted.append("stop")
 
     @contextlib.contextmanager
     def from_signals(self) -> Iterator[None]:
         """Turn this process's signals into requests for a while. Only the main thread can.
 
-        Processes that a job forks get the default signals back: they must obey a TERM.
+        Processes that a job forks get the default signals back: they must obey a TERM. Signals that
+        whoever started this process has blocked come through from now on.
         """
         global _taken
         before_fd = signal.set_wakeup_fd(self._write, warn_on_full_buffer=False)
         before = {number: signal.signal(number, self._on_signal) for number in _MEANINGS}
         _taken = True
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, _MEANINGS)
         try:
             yield
         finally:
@@ -104,7 +128,11 @@ class Requests:
                 os.close(self._write)
 
     def _on_signal(self, number: int, _frame: FrameType | None) -> None:
-        self._noted.append(_MEANINGS[signal.Signals(number)])
+        request = _MEANINGS[signal.Signals(number)]
+        if self._has_parent and request == "stop":
+            self._stop_once()
+        else:
+            self._noted.append(request)
 
 
 def _give_back_signals() -> None:

@@ -12,7 +12,7 @@ from cogworker.errors import CogworkerError
 class Subcommands(click.Group):
     """Imports a subcommand's module when it is called: a worker carries no other's weight."""
 
-    NAMES = ("demo", "worker")
+    NAMES = ("demo", "health", "swarm", "worker")
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """The names, sorted."""

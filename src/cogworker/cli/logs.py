@@ -52,8 +52,15 @@ class JsonFormatter(logging.Formatter):
         return json.dumps(fields, ensure_ascii=False).encode("utf-8", "backslashreplace").decode()
 
 
+_handler: logging.Handler | None = None
+
+
 def set_up(level: str, form: str, file: Path | None) -> None:
-    """Send the process's log to standard error, or append it to a file. Raises ConfigError."""
+    """Send the process's log to standard error, or append it to a file. Raises ConfigError.
+
+    A second call replaces the first: a swarm's worker has more settings than its parent.
+    """
+    global _handler
     handler: logging.Handler
     if file is None:
         handler = logging.StreamHandler()
@@ -64,6 +71,10 @@ def set_up(level: str, form: str, file: Path | None) -> None:
             raise ConfigError("-L/--logfile", f"can't write to {file}: {error.strerror}") from error
     handler.setFormatter(JsonFormatter() if form == "json" else TextFormatter())
     root = logging.getLogger()
+    if _handler is not None:
+        root.removeHandler(_handler)
+        _handler.close()
+    _handler = handler
     root.addHandler(handler)
     root.setLevel(level.upper())
 

@@ -1,0 +1,90 @@
+"""``cogworker health``: whether this machine's or container's workers live.
+
+It asks Redis, where each worker says every few seconds that it lives: a process that hangs, or has
+lost its way to Redis, is there but does not count. It answers with one line and an exit code.
+"""
+
+import contextlib
+import io
+import logging
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import click
+
+from cogworker._worker.facts import hostname
+from cogworker.app import Cogworker
+from cogworker.cli import application
+from cogworker.cli.options import CONFIG
+from cogworker.inspector import Beat, Inspector
+
+BEATS_MISSED = 3
+REDIS_TIMEOUT_S = 2.0
+"""With the four tries that a call gets, an answer comes within nine seconds."""
+
+
+@click.command()
+@click.option(
+    "-r",
+    "--require",
+    "modules",
+    multiple=True,
+    metavar="MODULE[:APP]",
+    help="What to import, if only the application itself knows where Redis is. Repeatable.",
+)
+@CONFIG
+@click.option(
+    "--workers",
+    "wanted",
+    type=click.IntRange(1),
+    default=1,
+    metavar="N",
+    help="How many workers there have to be on this host.  [1]",
+)
+@click.option(
+    "--max-age",
+    "max_age_s",
+    type=click.FloatRange(0, min_open=True),
+    metavar="SECONDS",
+    help="How long ago a worker may have given its last sign of life.  [3 heartbeat intervals]",
+)
+def health(
+    modules: tuple[str, ...], config_file: Path | None, wanted: int, max_age_s: float | None
+) -> None:
+    """Tell whether the workers of this host live: exit code 0, or 1 and the reason."""
+    logging.disable()
+    try:
+        app = _application(modules, config_file)
+        if max_age_s is None:
+            max_age_s = BEATS_MISSED * app.config.heartbeat_interval
+        healthy, line = judge(Inspector(app).beats(), hostname(), wanted, max_age_s)
+    except (Exception, SystemExit) as error:  # whatever an application can raise
+        healthy, line = False, f"can't tell: {type(error).__name__}: {error}"
+    click.echo(" ".join(line.split()))
+    sys.exit(0 if healthy else 1)
+
+
+def judge(beats: Sequence[Beat], host: str, wanted: int, max_age_s: float) -> tuple[bool, str]:
+    """Whether enough workers of a host have beaten lately, and what to say.
+
+    Those that have not are not missed as such: a worker that was killed is listed until its jobs
+    are rescued, and another one may be in its place.
+    """
+    ages_s = sorted(beat.age_s for beat in beats if beat.host == host)
+    fresh_s = [age_s for age_s in ages_s if age_s <= max_age_s]
+    facts = f"workers={len(fresh_s)} host={host}"
+    if len(fresh_s) >= wanted:
+        return True, f"ok: {facts} oldest_beat_s={fresh_s[-1]:.1f}"
+    line = f"too few workers: {facts} wanted={wanted} max_age_s={max_age_s:g}"
+    return False, line + (f" last_beat_s={ages_s[0]:.1f}" if ages_s else "")
+
+
+def _application(modules: tuple[str, ...], config_file: Path | None) -> Cogworker:
+    if not modules:
+        app = Cogworker(config_file=config_file)
+    else:
+        with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
+            app = application.load(modules)
+    app.configure(config_file=config_file, flags={"redis_timeout": REDIS_TIMEOUT_S})
+    return app

@@ -1,0 +1,1 @@
+"""Several workers and the parent that keeps them going; start with ``supervisor``."""

@@ -1,0 +1,59 @@
+"""The signals of a swarm's parent, which it waits for together with its pipes."""
+
+import contextlib
+import os
+import signal
+from collections import deque
+from collections.abc import Iterator
+from types import FrameType
+
+SIGNALS = frozenset(
+    {
+        *(signal.SIGTERM, signal.SIGINT, signal.SIGTSTP, signal.SIGCONT, signal.SIGTTIN),
+        *(signal.SIGUSR2, signal.SIGCHLD),
+    }
+)
+"""What the parent obeys, and a child must not do in its place."""
+
+
+class Signals:
+    """Notes signals as they come; ``file`` can be read as soon as there is one."""
+
+    def __init__(self) -> None:
+        self._noted: deque[signal.Signals] = deque()
+        self.file, self._write = os.pipe()
+        os.set_blocking(self.file, False)
+        os.set_blocking(self._write, False)
+
+    @property
+    def files(self) -> tuple[int, int]:
+        """What a child has to close."""
+        return self.file, self._write
+
+    @contextlib.contextmanager
+    def taken(self) -> Iterator[None]:
+        """Take this process's signals for a while, also those that its starter had blocked."""
+        before_fd = signal.set_wakeup_fd(self._write, warn_on_full_buffer=False)
+        before = {number: signal.signal(number, self._note) for number in SIGNALS}
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+            signal.set_wakeup_fd(before_fd)
+
+    def take(self) -> Iterator[signal.Signals]:
+        """Those that have come, in order."""
+        with contextlib.suppress(BlockingIOError):
+            os.read(self.file, 4096)
+        while self._noted:
+            yield self._noted.popleft()
+
+    def close(self) -> None:
+        """Give back the pipe."""
+        for file in self.files:
+            os.close(file)
+
+    def _note(self, number: int, _frame: FrameType | None) -> None:
+        self._noted.append(signal.Signals(number))

@@ -1,0 +1,283 @@
+"""A swarm's parent: it starts workers, hears of them, replaces them, and stops them.
+
+It runs no jobs and has no connection to Redis. One loop waits for whatever comes first: a signal,
+a worker's message or end, or the moment at which something is due. Then it does what is due:
+
+1. Kill workers that did not stop in time.
+2. Start workers in slots that are vacant and have waited long enough after a crash.
+3. Go on with a restart: stop the next worker whose turn it is; see ``restarts`` for when.
+4. Tell the service manager that all is well.
+
+So a signal is obeyed at once, whatever is under way. When the parent dies, even by SIGKILL, its
+workers' lifelines break, and they stop by themselves.
+"""
+
+import logging
+import math
+import os
+import select
+import signal
+from collections.abc import Callable, Iterator
+
+from cogworker import clock
+from cogworker._worker.systemd import Systemd
+from cogworker.swarm.child import UNUSABLE, Body, Child, Work, fork
+from cogworker.swarm.restarts import Restarts, State
+from cogworker.swarm.signals import Signals
+from cogworker.swarm.slot import Slot
+
+logger = logging.getLogger("cogworker.swarm")
+
+STOP_MARGIN_S = 10.0
+"""How much longer than ``shutdown_timeout`` a worker's stop may take before it is killed."""
+
+
+class Supervisor:
+    """Keeps ``count`` workers going until it is told to stop.
+
+    ``shutdown_timeout_s`` is as far as the parent knows; its workers may tell it of a longer one.
+    ``watch`` runs in a child of its own, each of whose messages restarts the workers.
+    """
+
+    def __init__(
+        self,
+        work: Work,
+        count: int,
+        *,
+        shutdown_timeout_s: float,
+        phased: bool,
+        watch: Body | None = None,
+    ) -> None:
+        self._work = work
+        self._watch = watch
+        self._watcher: Child | None = None
+        self._slots = [Slot(number) for number in range(count)]
+        self._shutdown_timeout_s = shutdown_timeout_s
+        self._phased = phased
+        self._restarts = Restarts()
+        self._restarting_since: float | None = None
+        self._stopping = False
+        self._quiet = False
+        self._has_been_ready = False
+        self._is_up = False
+        self._status = 0
+        self._systemd = Systemd()
+        self._pulse_at = 0.0
+        self._signals = Signals()
+        self._meanings: dict[signal.Signals, Callable[[], None]] = {
+            signal.SIGTERM: self._stop,
+            signal.SIGINT: self._stop,
+            signal.SIGTSTP: self._be_quiet,
+            signal.SIGCONT: self._resume,
+            signal.SIGTTIN: self._describe,
+            signal.SIGUSR2: self._restart,
+        }
+
+    def run(self) -> int:
+        """Run until all workers have stopped, or retired; answers with the exit status."""
+        with self._signals.taken():
+            logger.info(
+                "swarm started: pid=%d workers=%d phased_restart=%s",
+                os.getpid(),
+                len(self._slots),
+                str(self._phased).lower(),
+            )
+            if self._watch is not None:
+                self._watcher = fork(self._watch, self._files())
+            while True:
+                self._act(clock.monotonic())
+                if self._is_over():
+                    break
+                self._wait(clock.monotonic())
+        if self._watcher is not None:
+            self._watcher.close()
+        self._signals.close()
+        logger.info("swarm ended: pid=%d status=%d", os.getpid(), self._status)
+        return self._status
+
+    # What is due.
+
+    def _act(self, now: float) -> None:
+        for slot in self._slots:
+            slot.kill_if_late(now)
+            if slot.state is State.VACANT and now >= slot.due_at and not self._stopping:
+                self._start(slot, now)
+        while (number := self._restarts.next(self._states())) is not None:
+            logger.info("replacing a worker: pid=%d slot=%d", self._slots[number].pid, number)
+            self._slots[number].stop(now + self._bound_s())
+        if all(state in (State.READY, State.RETIRED) for state in self._states()):
+            self._all_ready(now)
+        every_s = self._systemd.pulse_s
+        if every_s is not None and now >= self._pulse_at:
+            self._pulse_at = now + every_s
+            self._systemd.well()
+
+    def _start(self, slot: Slot, now: float) -> None:
+        slot.start(self._work, self._files(), now)
+        if self._quiet and slot.child is not None:
+            slot.child.signal(signal.SIGTSTP)  # it waits until there is a worker to obey it
+
+    def _all_ready(self, now: float) -> None:
+        if not self._is_up:
+            self._is_up = True
+            logger.info("swarm ready: workers=%d", len(self._slots))
+            self._systemd.ready()
+        if self._restarting_since is not None and not self._restarts:
+            logger.info("restart ends: took_s=%.1f", now - self._restarting_since)
+            self._restarting_since = None
+
+    def _is_over(self) -> bool:
+        if self._stopping:
+            return all(slot.child is None for slot in self._slots)
+        return all(slot.state is State.RETIRED for slot in self._slots)
+
+    def _wait(self, now: float) -> None:
+        poll = select.poll()
+        poll.register(self._signals.file, select.POLLIN)
+        for child in self._children():
+            if child.messages is not None:
+                poll.register(child.messages, select.POLLIN)
+        wake_at = min(self._deadlines())
+        wait_ms = None if wake_at == math.inf else 1000 * max(0.0, wake_at - now)
+        ready = {file for file, _ in poll.poll(wait_ms)}
+        for number in self._signals.take():
+            if number in self._meanings:
+                self._meanings[number]()
+        for slot in self._slots:
+            if slot.child is not None and slot.child.messages in ready:
+                self._hear(slot, slot.child)
+        if self._watcher is not None and self._watcher.messages in ready:
+            self._hear_watcher(self._watcher)
+        self._reap()
+
+    def _deadlines(self) -> Iterator[float]:
+        yield math.inf if self._systemd.pulse_s is None else self._pulse_at
+        for slot in self._slots:
+            yield slot.kill_at
+            if slot.state is State.VACANT and not self._stopping:
+                yield slot.due_at
+
+    # What workers say, and their ends.
+
+    def _hear(self, slot: Slot, worker: Child) -> None:
+        for word, fact in worker.hear():
+            if word == "ready":
+                self._has_been_ready = True
+                self._shutdown_timeout_s = max(self._shutdown_timeout_s, float(fact))
+                if slot.state is State.STARTING:
+                    slot.state = State.READY
+            elif word == "stopping" and slot.state is State.READY:
+                slot.state = State.LEAVING
+            elif word == "worn" and slot.state is State.READY and not self._stopping:
+                logger.info("worn out: pid=%d slot=%d reason=%s", slot.pid, slot.number, fact)
+                self._restarts.add(slot.number)
+
+    def _hear_watcher(self, watcher: Child) -> None:
+        for word, fact in watcher.hear():
+            logger.info("%s: %s", word, fact)
+            self._restart()
+
+    def _reap(self) -> None:
+        """See which processes have ended; as process 1 of a container it adopts every orphan."""
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                return
+            if pid == 0:
+                return
+            code = os.waitstatus_to_exitcode(status)
+            slot = next((slot for slot in self._slots if slot.pid == pid), None)
+            if slot is not None:
+                self._ended(slot, code)
+            elif self._watcher is not None and self._watcher.pid == pid:
+                logger.error("no changes are noticed any more: watcher=%d status=%d", pid, code)
+                self._watcher.close()
+                self._watcher = None
+            else:
+                logger.debug("reaped a process that was no worker: pid=%d status=%d", pid, code)
+
+    def _ended(self, slot: Slot, code: int) -> None:
+        was_starting = slot.state is State.STARTING
+        pause_s = slot.ended(code, clock.monotonic())
+        self._restarts.drop(slot.number)
+        if pause_s is None or self._stopping:
+            return
+        if code == UNUSABLE and not self._has_been_ready:
+            self._status = code  # nothing to go back to: as a worker by itself would end
+            self._stop()
+            return
+        logger.warning("restarting a worker: slot=%d in_s=%.0f", slot.number, pause_s)
+        if was_starting and self._restarting_since is not None:
+            logger.error(
+                "the restart waits, a new worker ended before it was ready: slot=%d old_workers=%d",
+                slot.number,
+                len(self._restarts),
+            )
+
+    # What signals mean.
+
+    def _stop(self) -> None:
+        if self._stopping:
+            logger.warning("asked to stop again: not waiting any longer")
+            for child in self._children():
+                child.hurry()
+            return
+        self._stopping = True
+        logger.info("swarm stopping: timeout_s=%.0f", self._bound_s())
+        self._systemd.stopping()
+        self._restarts.start_over(())
+        kill_at = clock.monotonic() + self._bound_s()
+        for slot in self._slots:
+            slot.stop(kill_at)
+
+    def _be_quiet(self) -> None:
+        self._quiet = True
+        self._pass_on(signal.SIGTSTP)
+
+    def _resume(self) -> None:
+        self._quiet = False
+        self._pass_on(signal.SIGCONT)
+
+    def _describe(self) -> None:
+        now = clock.monotonic()
+        for slot in self._slots:
+            logger.warning("slot: %s", slot.describe(now))
+        self._pass_on(signal.SIGTTIN)
+
+    def _pass_on(self, number: signal.Signals) -> None:
+        for slot in self._slots:
+            if slot.child is not None:
+                slot.child.signal(number)
+
+    def _restart(self) -> None:
+        """Replace all workers that run now, and start those that are missing at once."""
+        if self._stopping:
+            return
+        now = clock.monotonic()
+        logger.info("restart begins: phased=%s", str(self._phased).lower())
+        self._restarting_since = now
+        for slot in self._slots:
+            slot.start_afresh(now)
+        running = [slot for slot in self._slots if slot.child and slot.state is not State.STOPPING]
+        if self._phased:
+            self._restarts.start_over(slot.number for slot in running)
+        else:
+            for slot in running:
+                slot.stop(now + self._bound_s())
+
+    # What it knows.
+
+    def _states(self) -> list[State]:
+        return [slot.state for slot in self._slots]
+
+    def _bound_s(self) -> float:
+        return self._shutdown_timeout_s + STOP_MARGIN_S
+
+    def _children(self) -> list[Child]:
+        workers = [slot.child for slot in self._slots if slot.child is not None]
+        return workers if self._watcher is None else [*workers, self._watcher]
+
+    def _files(self) -> list[int]:
+        """What a child has to close."""
+        return [*self._signals.files, *(file for child in self._children() for file in child.files)]

@@ -1,0 +1,151 @@
+"""``cogworker health``: one line and an exit code, whatever is wrong."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from cogworker._worker.facts import hostname, new_identity
+from cogworker.cli.health import judge
+from cogworker.inspector import Beat, Inspector
+
+from support.processes import eventually
+from support.server import free_port, server
+from support.swarms import QUICK, started
+
+
+@pytest.fixture
+def health(tmp_path, settings):
+    def ask(*options, **environment):
+        known = {f"COGWORKER_{name.upper()}": str(value) for name, value in settings.items()}
+        answer = subprocess.run(
+            [sys.executable, "-m", "cogworker.cli", "health", *options],
+            cwd=tmp_path,
+            env={"PATH": "/usr/bin:/bin", **known, **environment},
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        assert answer.stdout.count("\n") == 1
+        assert answer.stderr == ""
+        return answer.returncode, answer.stdout.rstrip("\n")
+
+    return ask
+
+
+def test_judge_counts_the_fresh_workers_of_a_host():
+    beats = [Beat("a", "h", 1.0), Beat("b", "h", 3.04), Beat("c", "h", 99.0), Beat("d", "i", 0.1)]
+
+    assert judge(beats, "h", 2, 15) == (True, "ok: workers=2 host=h oldest_beat_s=3.0")
+    assert judge(beats, "h", 3, 15) == (
+        False, "too few workers: workers=2 host=h wanted=3 max_age_s=15 last_beat_s=1.0",
+    )  # fmt: skip
+    assert judge(beats, "h", 1, 0.5)[0] is False
+    assert judge(beats, "h", 3, 100)[0] is True
+    assert judge(beats, "j", 1, 15) == (
+        False, "too few workers: workers=0 host=j wanted=1 max_age_s=15",
+    )  # fmt: skip
+
+
+def test_a_swarm_is_healthy_until_its_workers_are_too_few(workers, health):
+    workers.write("")
+    assert health()[0] == 1
+    swarm = workers.swarm("-n", "2", **{**QUICK, "orphan_threshold": 600})
+
+    code, line = health("--workers", "2")
+    assert code == 0
+    assert re.fullmatch(rf"ok: workers=2 host={hostname()} oldest_beat_s=\d+\.\d", line)
+    assert health("--workers", "3")[0] == 1
+
+    os.kill(started(swarm)[0], signal.SIGSTOP)
+    eventually(lambda: health("--workers", "2", "--max-age", "2")[0] == 1)
+    assert health("--max-age", "2")[0] == 0, "one is enough by default"
+    assert health("--workers", "2", COGWORKER_HEARTBEAT_INTERVAL="50")[0] == 0
+    os.kill(started(swarm)[0], signal.SIGCONT)
+    assert swarm.stop() == 0
+    assert health()[0] == 1
+
+
+def test_workers_of_another_host_do_not_count(workers, health):
+    workers.write("")
+    worker = workers.start(**QUICK)
+
+    assert health()[0] == 0
+    assert health(DYNO="worker.7") == (
+        1,
+        "too few workers: workers=0 host=worker.7 wanted=1 max_age_s=15",
+    )
+    assert worker.stop() == 0
+
+
+def test_a_server_that_is_away_or_refuses(health, tmp_path):
+    code, line = health(COGWORKER_REDIS_URL=f"redis://127.0.0.1:{free_port()}/0")
+    assert (code, line[:31]) == (1, "can't tell: RedisUnavailable: b")
+    with server(tmp_path) as own:
+        own.start()
+        own.client.config_set("requirepass", "secret")
+        code, line = health(COGWORKER_REDIS_URL=own.url)
+        assert (code, line[:27]) == (1, "can't tell: RedisRefused: b")
+
+
+@pytest.mark.long
+def test_a_server_that_hangs_is_not_waited_for_long(health, tmp_path):
+    with server(tmp_path) as own:
+        own.start()
+        os.kill(own.pid, signal.SIGSTOP)
+        began = time.monotonic()
+        code, line = health(COGWORKER_REDIS_URL=own.url)
+        assert time.monotonic() - began < 20, "four tries of two seconds"
+        os.kill(own.pid, signal.SIGCONT)
+    assert (code, line[:31]) == (1, "can't tell: RedisUnavailable: b")
+
+
+def test_where_redis_is_may_stand_in_a_file_or_in_the_application(
+    workers, health, tmp_path, settings
+):
+    workers.write("")
+    worker = workers.start(**QUICK)
+    (tmp_path / "file.yml").write_text(
+        f"redis_url: {settings['redis_url']}\nnamespace: '{settings['namespace']}'\n"
+    )
+    (tmp_path / "mine.py").write_text(
+        "print('noise')\nimport sys\nprint('noise', file=sys.stderr)\n"
+        f"from cogworker import Cogworker\ncog = Cogworker(**{settings!r})\n"
+    )
+    nowhere = {"COGWORKER_REDIS_URL": "redis://127.0.0.1:1/0", "COGWORKER_NAMESPACE": "x"}
+
+    assert health(**nowhere)[0] == 1
+    assert health("-C", "file.yml", **nowhere)[0] == 0
+    assert health("-r", "mine", **nowhere)[0] == 0
+    assert worker.stop() == 0
+
+
+@pytest.mark.parametrize(
+    "source", ["raise ValueError('a\\nb')", "import gone", "x = 1", "exit(3)", "def"]
+)
+def test_an_application_that_can_t_be_loaded_is_one_line(source, health, tmp_path):
+    (tmp_path / "bad.py").write_text(source)
+
+    code, line = health("-r", "bad")
+
+    assert code == 1
+    assert line.startswith("can't tell: ")
+
+
+def test_misspelt_variables_add_no_line(health):
+    assert health(COGWORKER_CONCURENCY="7")[0] == 1
+
+
+def test_a_host_name_may_have_colons(monkeypatch, app, redis):
+    monkeypatch.setenv("DYNO", "a:b")
+    redis.zadd(app.client.keys.workers, {new_identity(): redis.time()[0] - 10})
+
+    [beat] = Inspector(app).beats()
+
+    assert beat.host == hostname() == "a:b"
+    assert 9 < beat.age_s < 60
