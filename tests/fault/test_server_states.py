@@ -7,11 +7,13 @@ Workers say in a few lines what is the matter and go on by themselves.
 import os
 import signal
 import threading
+import time
 
 import pytest
 import redis as redis_client
 
 from cogworker import Cogworker, RedisRefused, RedisUnavailable
+from cogworker._worker.loops.heartbeat import BEATS_A_PRESENCE
 
 from support.books import Books
 from support.processes import eventually
@@ -123,6 +125,32 @@ def test_a_server_frozen_for_longer_than_the_time_out_keeps_all_jobs(own, books,
     finally:
         os.kill(own.pid, signal.SIGCONT)
     finish(books, worker)
+
+
+@pytest.mark.long
+def test_after_a_freeze_longer_than_any_threshold_no_worker_is_taken_for_dead(own, books, start):
+    """All presences have expired then, and all beats are old."""
+    settings = {"heartbeat_interval": 1, "orphan_threshold": 2, "orphan_check_interval": 0.2}
+    crew = [start("-c", "2", **settings), start("-c", "2", **settings)]
+    presence_s = BEATS_A_PRESENCE * settings["heartbeat_interval"]
+    books.hold(4)
+    books.push(300)
+    os.kill(own.pid, signal.SIGSTOP)
+    try:
+        for worker in crew:
+            worker.wait_for("redis is away, trying again: site=heartbeat")
+        time.sleep(presence_s + 2)  # not to wait for anything: this is the freeze
+    finally:
+        os.kill(own.pid, signal.SIGCONT)
+    for worker in crew:
+        worker.wait_for("redis is back: site=rescuer")
+    books.release()
+    books.wait_until_done()
+    for worker in crew:
+        assert worker.stop() == 0
+        assert "rescued:" not in worker.log
+        assert "lost claim" not in worker.log
+    books.check()
 
 
 def test_a_server_that_sleeps_keeps_all_jobs(own, books, start):

@@ -55,6 +55,7 @@ def test_no(said, text):
 @pytest.mark.parametrize(
     ("text", "advice"),
     [
+        ("ERR max number of clients reached", "raise the server's maxclients"),
         ("WRONGPASS invalid username-password pair or user is disabled.", "check the user name"),
         ("NOAUTH Authentication required.", "check the user name"),
         ("NOPERM User w has no permissions to run the 'evalsha' command", "+@scripting"),
@@ -62,7 +63,5 @@ def test_no(said, text):
         ("ERR ACL failure in script: User w has no permissions to run the 'hset' command", "@read"),
     ],
 )
-def test_a_refusal_says_what_to_do(said, text, advice):
-    error = said(text)
-    assert type(error) is RedisRefused
-    assert advice in str(error)
+def test_it_is_said_what_to_do(said, text, advice):
+    assert advice in str(said(text))

@@ -54,10 +54,10 @@ def translate(error: Exception, command: Command[Any], connector: Connector) -> 
     said = f"{command.name}: {error}"
     if isinstance(error, redis_errors.AuthenticationError | redis_errors.AuthorizationError):
         return RedisRefused(f"{said}; check the user name and the password")
-    if isinstance(error, _NO_ANSWER) or _NOT_NOW.intersection(str(error).split()):
-        return RedisUnavailable(f"{said}; is the server running, and is redis_url right?")
     if _NO_ROOM in str(error):
         return RedisUnavailable(f"{said}; raise the server's maxclients, or have fewer connections")
+    if isinstance(error, _NO_ANSWER) or _NOT_NOW.intersection(str(error).split()):
+        return RedisUnavailable(f"{said}; is the server running, and is redis_url right?")
     if isinstance(error, redis_errors.NoPermissionError) or _IN_SCRIPT in str(error):
         return RedisRefused(f"{said}; the server's user needs, for Cogworker's keys: {RIGHTS}")
     return RedisRefused(said)
