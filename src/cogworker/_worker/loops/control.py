@@ -43,7 +43,7 @@ class Control(Loop):
         self._on_bell = on_bell
         self._doorbell = Doorbell(runner.connector)
         self._alarm = Alarm()
-        self._number = 0
+        self._obeyed = ""
         self._intake_paused = False
 
     def look(self) -> None:
@@ -52,8 +52,8 @@ class Control(Loop):
         if told.intake_paused != self._intake_paused:
             self._intake_paused = told.intake_paused
             self._pass_on("pause intake" if told.intake_paused else "resume intake", told.intake_by)
-        if told.number != self._number:
-            self._number = told.number
+        if told.id != self._obeyed:
+            self._obeyed = told.id
             if told.order in _ORDERS:
                 self._pass_on(_ORDERS[told.order], told.by)
 
