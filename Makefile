@@ -5,7 +5,8 @@ BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check -q
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test check bench clean
+.PHONY: help demo test fault soak check bench clean
+MINUTES ?= 10
 
 help: ## Say what there is to make.
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/make \1 — \2/p' Makefile
@@ -13,8 +14,14 @@ help: ## Say what there is to make.
 demo: $(VENV)/.demo ## Watch two thousand real jobs being done, and a worker being killed.
 	$(BIN)/cogworker demo
 
-test: $(VENV)/.test ## Run all tests, on a real server and real processes.
-	$(BIN)/python -m pytest -n auto
+test: $(VENV)/.test ## Run the tests, on a real server and real processes.
+	$(BIN)/python -m pytest -n auto -m 'not long'
+
+fault: $(VENV)/.test ## Every way to die, the long ones too; writes docs/reliability.md.
+	PYTHONPATH=tests $(BIN)/python -m pytest -n auto -p support.reliability tests/fault
+
+soak: $(VENV)/.test ## Mixed load and random faults for MINUTES=10, and a balance at the end.
+	PYTHONPATH=tests $(BIN)/python -m support.soak $(MINUTES)
 
 check: $(VENV)/.check ## Format, lint, types, import contracts, Lua.
 	$(BIN)/ruff format --check src tests bench tools

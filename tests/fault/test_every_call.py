@@ -1,8 +1,9 @@
-"""Every single call of a life fails: before, after, its request lost, its reply lost.
+"""Every single call of a life fails: before, after, its request lost, its reply lost, no memory.
 
 The life: jobs are pushed (one, many, scheduled), taken, run; one fails and is retried, promoted and
-run again; one goes to dead; one is held by a worker that dies, is rescued and run. After each fault
-a healthy worker finishes what is left, and the books must balance.
+run again; one goes to dead; one is held by a worker that dies, is rescued and run; another one is
+held by it that may run at most once, and goes to dead. Workers look for orders and check keys.
+After each fault a healthy worker finishes what is left, and the books must balance.
 """
 
 from collections import Counter
@@ -10,10 +11,10 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from cogworker import Cogworker, current_job
+from cogworker import BulkRefused, Cogworker, RedisRefused, current_job
 from cogworker.retry import RetryPolicy
 
-from support.flaky import MODES, Death, Fault, FlakyConnector
+from support.flaky import FULL, MODES, Death, Fault, FlakyConnector
 from support.inline import InlineWorker
 from support.times import all_workers_are_dead, everything_is_due
 
@@ -24,6 +25,7 @@ class Ledger:
 
     runs: Counter = field(default_factory=Counter)
     pushed: list[str] = field(default_factory=list)
+    refused: list[str] = field(default_factory=list)
 
 
 def make_app(settings, fault, ledger):
@@ -41,6 +43,10 @@ def make_app(settings, fault, ledger):
         if current_job().attempt == 1:
             raise ValueError("the first time")
 
+    @app.job(at_most_once=True)
+    def once(label):
+        ledger.runs[label] += 1
+
     @app.job(retry=False)
     def fails(label):
         ledger.runs[label] += 1
@@ -51,16 +57,21 @@ def make_app(settings, fault, ledger):
 
 def live(app, redis, ledger):
     """A whole life, in one process after another."""
-    fine, fails_once, fails = (
+    fine, fails_once, fails, once = (
         next(job for name, job in app.jobs.items() if name.endswith("." + wanted))
-        for wanted in ("fine", "fails_once", "fails")
+        for wanted in ("fine", "fails_once", "fails", "once")
     )
 
     def push(label, action):
-        action()
-        ledger.pushed.append(label)
+        try:
+            action()
+        except (RedisRefused, BulkRefused):
+            ledger.refused.append(label)
+        else:
+            ledger.pushed.append(label)
 
     push("held", lambda: fine.enqueue("held"))
+    push("once", lambda: once.enqueue("once"))
     doomed = InlineWorker(app, run_jobs=False)
     doomed.beat()
     doomed.turn()
@@ -78,6 +89,8 @@ def finish(app, redis):
     """A healthy worker from its start to its end, with all the time in the world."""
     worker = InlineWorker(app)
     worker.beat()
+    worker.obey()
+    worker.check_keys()
     worker.rescue()
     worker.work_off()
     for _ in range(2):  # the second time for what failed after the first
@@ -98,23 +111,31 @@ def check_books(dump, ledger, *, died):
     known = set(ledger.pushed)
     maybe = set(ledger.runs) - known
     assert len(maybe) <= 1, "only the push that was cut off may be in doubt"
-    for label in known:
+    dead = rest.pop("dead", {})
+    abandoned = [entry for entry in dead if b"JobAbandoned" in entry]
+    assert len(abandoned) + ledger.runs["once"] >= ("once" in known), "it was lost"
+    assert len(abandoned) <= 1
+    assert ledger.runs["once"] <= 1, "it has run twice"
+    for label in known - {"once"}:
         assert ledger.runs[label] > 0, f"{label} was lost"
 
-    ran = known | maybe
+    ran = known | maybe | ({"once"} if abandoned else set())
     jobs = {label: 2 if label == "many" else 1 for label in ran}
-    buried = [entry for entry in rest.pop("dead", {}) if b'"dead"' in entry]
-    failures = ("again" in ran) + ("dead" in ran)
+    buried = [entry for entry in dead if b'"dead"' in entry]
+    failures = ("again" in ran) + ("dead" in ran) + len(abandoned)
     assert len(buried) == ("dead" in ran)
-    assert int(rest.pop("stats:processed", 0)) == sum(jobs.values()) - ("dead" in ran)
+    assert int(rest.pop("stats:processed", 0)) == sum(jobs.values()) - len(dead)
     assert int(rest.pop("stats:failed", 0)) == failures
     assert rest.pop("queues", {b"default"}) == {b"default"}
     assert rest == {}
     if not died:
-        assert ledger.runs == {**jobs, "again": 2}, "nobody died, so nothing may run twice"
+        runs = {label: 2 if label in ("many", "again") else 1 for label in ran}
+        if abandoned:  # its worker was declared dead
+            del runs["once"]
+        assert ledger.runs == runs, "nobody died, so nothing may run twice"
 
 
-ALL = ("held", "one", "many", "later", "again", "dead")
+ALL = ("held", "once", "one", "many", "later", "again", "dead")
 
 
 def test_a_life_without_faults_balances(settings, redis, dump):
@@ -128,13 +149,10 @@ def test_a_life_without_faults_balances(settings, redis, dump):
 
 @pytest.mark.parametrize("mode", MODES)
 def test_a_life_balances_whichever_call_fails(mode, settings, redis, dump):
-    clean = Fault()
-    live(make_app(settings, clean, Ledger()), redis, Ledger())
-    assert clean.count > 20
+    calls = count_calls(settings, redis)
 
-    for at in range(1, clean.count + 1):
-        for key in redis.scan_iter(settings["namespace"].replace("{", "\\{") + "*"):
-            redis.delete(key)
+    for at in range(1, calls + 1):
+        clear(settings, redis)
         ledger = Ledger()
         app = make_app(settings, Fault(at, mode), ledger)
         died = False
@@ -148,4 +166,36 @@ def test_a_life_balances_whichever_call_fails(mode, settings, redis, dump):
         try:
             check_books(dump, ledger, died=died)
         except AssertionError as error:
-            raise AssertionError(f"call {at} of {clean.count} {mode}: {error}") from error
+            raise AssertionError(f"call {at} of {calls} {mode}: {error}") from error
+        assert ledger.refused == []
+
+
+def test_a_life_balances_whichever_call_finds_the_server_full(settings, redis, dump):
+    """A push is refused then, and nothing of it is enqueued; all other calls work."""
+    calls = count_calls(settings, redis)
+
+    refused = []
+    for at in range(1, calls + 1):
+        clear(settings, redis)
+        ledger = Ledger()
+        try:
+            live(make_app(settings, Fault(at, FULL, redis), ledger), redis, ledger)
+            assert not set(ledger.refused) & set(ledger.runs)
+            check_books(dump, ledger, died=False)
+        except Exception as error:
+            raise AssertionError(f"call {at} of {calls} {FULL}: {error}") from error
+        refused += ledger.refused
+
+    assert refused == list(ALL)
+
+
+def count_calls(settings, redis):
+    clean = Fault()
+    live(make_app(settings, clean, Ledger()), redis, Ledger())
+    assert clean.count > 20
+    return clean.count
+
+
+def clear(settings, redis):
+    for key in redis.scan_iter(settings["namespace"].replace("{", "\\{") + "*"):
+        redis.delete(key)

@@ -10,7 +10,7 @@ from cogworker import Cogworker
 from cogworker.inspector import Inspector
 
 from support.inline import InlineWorker
-from support.processes import eventually
+from support.processes import eventually, lines
 from support.server import server
 from support.times import all_workers_are_dead
 
@@ -27,10 +27,6 @@ DEAD = "cogworker.errors.JobAbandoned"
 @pytest.fixture
 def look(app):
     return Inspector(app)
-
-
-def lines(path):
-    return path.read_text().splitlines() if path.exists() else []
 
 
 def test_a_job_that_may_run_once_is_dead_when_its_worker_died_and_others_run_again(
@@ -168,24 +164,29 @@ def job():
     pathlib.Path({str(tmp_path / "began")!r}).touch()
     while True:
         time.sleep(0.01)
-@cog.job(name="tasks.stuck")
+@cog.job
+async def coroutine():
+    import asyncio
+    pathlib.Path({str(tmp_path / "coroutine")!r}).touch()
+    await asyncio.Event().wait()
+@cog.job
 def stuck():
     import ctypes
     pathlib.Path({str(tmp_path / "stuck")!r}).touch()
     ctypes.CDLL(None).sleep(600)
 """
     )
-    worker = workers.start("-c", "2", "-t", "0", **{**QUICK, "fetch": "basic"})
-    app.push({"class": "tasks.job"})
-    app.push({"class": "tasks.stuck"})
-    eventually((tmp_path / "began").exists)
-    eventually((tmp_path / "stuck").exists)
+    worker = workers.start("-c", "3", "-t", "0", **{**QUICK, "fetch": "basic"})
+    for name in ("job", "coroutine", "stuck"):
+        app.push({"class": f"tasks.{name}"})
+    for file in ("began", "coroutine", "stuck"):
+        eventually((tmp_path / file).exists)
     app.push({"class": "tasks.job"})
     assert worker.stop() == 0
 
-    assert [dead.payload["error_class"] for dead in look.dead()] == [DEAD] * 2
+    assert [dead.payload["error_class"] for dead in look.dead()] == [DEAD] * 3
     assert "had to stop" in look.dead()[0].payload["error_message"]
-    assert look.stats() == (0, 2, 0, 1, 0, 0, 0, 2)
+    assert look.stats() == (0, 3, 0, 1, 0, 0, 0, 3)
 
 
 def test_a_frozen_basic_worker_that_wakes_changes_nothing(workers, tmp_path, app, look):

@@ -177,3 +177,31 @@ def test_a_quiet_before_the_first_beat_is_not_forgotten(workers, tmp_path, names
         eventually(lambda: look.stats().processed == 1)
         assert worker.stop() == 0
         app.close()
+
+
+def test_a_job_that_runs_out_of_memory_fails_and_its_worker_goes_on(workers, app):
+    look = Inspector(app)
+    workers.write(
+        """
+import resource
+def limit():
+    used = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
+    resource.setrlimit(resource.RLIMIT_AS, (used + 2**28, resource.RLIM_INFINITY))
+@cog.job(retry=1)
+def greedy():
+    limit()
+    held = []
+    while True:
+        held.append(bytearray(2**20))
+@cog.job
+def modest(): pass
+"""
+    )
+    worker = workers.start("-c", "2", **QUICK)
+    for _ in range(3):
+        app.push({"class": "tasks.greedy", "retry": 1})
+        app.push({"class": "tasks.modest"})
+    eventually(lambda: look.stats()[:2] == (3, 3))
+    assert worker.stop() == 0
+    assert look.stats() == (3, 3, 0, 0, 0, 0, 3, 0)
+    assert look.workers() == []

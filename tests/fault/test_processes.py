@@ -1,15 +1,13 @@
-"""Real worker processes that are killed, frozen, stopped, stuck and cut off."""
+"""Real worker processes are killed, frozen and cut off."""
 
-import os
 import signal
-import time
 
 import pytest
 
 from cogworker import Cogworker
 from cogworker.inspector import Inspector
 
-from support.processes import eventually
+from support.processes import eventually, lines
 from support.server import server
 
 QUICK = {
@@ -34,10 +32,6 @@ def push(app):
         return app.push({"class": f"tasks.{name}", "args": list(args), **fields})
 
     return push
-
-
-def lines(path):
-    return path.read_text().splitlines() if path.exists() else []
 
 
 def test_a_killed_worker_s_jobs_are_rescued_and_run_elsewhere(workers, tmp_path, push, look):
@@ -161,136 +155,6 @@ def job():
     assert len(lines(tmp_path / "ran")) == 1
 
 
-@pytest.mark.parametrize("how", ["loop", "interpreter"])
-def test_a_job_that_blocks_for_20_s_stops_neither_heartbeats_nor_shutdown(
-    how, workers, tmp_path, push, look
-):
-    workers.write(
-        f"""
-import ctypes, pathlib, time
-@cog.job
-async def loop():
-    pathlib.Path({str(tmp_path / "began")!r}).touch()
-    time.sleep(20)
-@cog.job
-def interpreter():
-    pathlib.Path({str(tmp_path / "began")!r}).touch()
-    ctypes.PyDLL(None).sleep(20)  # PyDLL keeps the interpreter's lock
-"""
-    )
-    # The default intervals: that is what must suffice.
-    worker = workers.start()
-    push(how)
-    eventually((tmp_path / "began").exists)
-    [identity] = look.workers()
-    began = time.monotonic()
-    worker.process.terminate()
-    while worker.process.poll() is None:
-        assert look.is_present(identity) or worker.process.poll() is not None or not look.workers()
-        assert time.monotonic() - began < 45
-        time.sleep(0.2)
-
-    assert worker.process.returncode == 0
-    stats = look.stats()
-    assert stats.processed == 1
-    assert stats.enqueued == stats.in_flight == 0
-    assert look.workers() == []
-
-
-def test_term_waits_for_running_jobs_and_gives_the_rest_back(workers, tmp_path, push, look):
-    workers.write(
-        f"""
-import os, time
-@cog.job
-def job(number):
-    open({str(tmp_path / "ran")!r}, "a").write(f"{{number}}\\n")
-    while os.path.exists({str(tmp_path / "hold")!r}):
-        time.sleep(0.01)
-"""
-    )
-    (tmp_path / "hold").touch()
-    worker = workers.start("-c", "2", **QUICK)
-    for number in range(6):
-        push("job", number)
-    eventually(lambda: len(lines(tmp_path / "ran")) == 2)
-    worker.signal(signal.SIGTERM)
-    worker.wait_for("stopping: worker=")
-    (tmp_path / "hold").unlink()
-
-    assert worker.process.wait(30) == 0
-    assert look.stats() == (2, 0, 0, 4, 0, 0, 0, 0)
-    assert look.workers() == []
-
-
-@pytest.mark.parametrize("kind", ["sync", "async", "ignores"])
-def test_jobs_that_outlast_the_time_out_are_interrupted_and_given_back(
-    kind, workers, tmp_path, push, look
-):
-    workers.write(
-        f"""
-import asyncio, pathlib, time
-from cogworker import JobInterrupted
-began = pathlib.Path({str(tmp_path / "began")!r})
-cleaned = pathlib.Path({str(tmp_path / "cleaned")!r})
-@cog.job
-def sync():
-    began.touch()
-    try:
-        while True:
-            time.sleep(0.01)
-    finally:
-        cleaned.touch()
-@cog.job(name="tasks.async")
-async def coroutine():
-    began.touch()
-    try:
-        await asyncio.Event().wait()
-    finally:
-        cleaned.touch()
-@cog.job
-def ignores():
-    began.touch()
-    while True:
-        try:
-            while True:
-                time.sleep(0.01)
-        except BaseException:
-            pass
-"""
-    )
-    worker = workers.start("-t", "0.2", **{**QUICK, "shutdown_timeout": 20})
-    jid = push(kind)
-    eventually((tmp_path / "began").exists)
-
-    assert worker.stop() == 0
-    assert look.stats() == (0, 0, 0, 1, 0, 0, 0, 0)
-    assert look.workers() == []
-    assert (tmp_path / "cleaned").exists() == (kind != "ignores")
-    assert jid in str(look.waiting("default")[0])
-
-
-def test_a_second_term_does_not_wait(workers, tmp_path, push, look):
-    workers.write(
-        f"""
-import pathlib, time
-@cog.job
-def job():
-    pathlib.Path({str(tmp_path / "began")!r}).touch()
-    time.sleep(600)
-"""
-    )
-    worker = workers.start("-t", "300", **QUICK)
-    push("job")
-    eventually((tmp_path / "began").exists)
-    worker.signal(signal.SIGTERM)
-    worker.wait_for("stopping: worker=")
-    worker.signal(signal.SIGTERM)
-
-    assert worker.process.wait(30) == 0
-    assert "asked to stop again" in worker.log
-    assert look.stats().enqueued == 1
-
-
 def test_quiet_and_resume(workers, push, look):
     workers.write("@cog.job\ndef job(): pass\n")
     worker = workers.start(**QUICK)
@@ -380,70 +244,3 @@ def job(number):
         ran = lines(tmp_path / "ran")
         assert len(ran) == len(set(ran)) == total, "a job ran twice though nobody died"
         app.close()
-
-
-def test_stopping_while_redis_is_away_ends_in_time_and_loses_nothing(workers, tmp_path, namespace):
-    workers.write(
-        f"""
-import os, time
-@cog.job
-def job():
-    open({str(tmp_path / "ran")!r}, "a").write("x\\n")
-    while os.path.exists({str(tmp_path / "hold")!r}):
-        time.sleep(0.01)
-"""
-    )
-    (tmp_path / "hold").touch()
-    with server(tmp_path) as own:
-        own.start()
-        app = Cogworker(redis_url=own.url, namespace=namespace)
-        settings = {**QUICK, "redis_url": own.url}
-        worker = workers.start("-t", "0.5", **settings)
-        app.push({"class": "tasks.job"})
-        eventually(lambda: lines(tmp_path / "ran"))
-        own.stop()
-        assert worker.stop(30) == 0
-        assert "will be rescued" in worker.log
-
-        own.start()
-        (tmp_path / "hold").unlink()
-        other = workers.start(**settings)
-        other.wait_for("rescued: jobs=1 worker=")
-        eventually(lambda: Inspector(app).stats().processed == 1)
-        assert other.stop() == 0
-        app.close()
-
-
-def test_the_worker_ends_when_a_job_never_does(workers, tmp_path, push, look):
-    workers.write(
-        f"""
-import ctypes, pathlib
-@cog.job
-def stuck():
-    pathlib.Path({str(tmp_path / "began")!r}).touch()
-    ctypes.CDLL(None).sleep(600)  # in C, without the interpreter's lock: no exception reaches it
-"""
-    )
-    worker = workers.start("-t", "0.2", **QUICK)
-    push("stuck")
-    eventually((tmp_path / "began").exists)
-
-    assert worker.stop(20) == 0
-    assert look.stats().enqueued == 1
-    assert os.path.exists(tmp_path / "began")
-
-
-def test_a_term_at_any_moment_after_the_start_is_obeyed(workers, push):
-    """One that came while the main thread was about to wait used to be lost."""
-    workers.write("@cog.job\ndef job():\n    sum(range(1000))\n")
-    for _ in range(300):
-        push("job")
-    started = []
-    for delay_ms in range(12):
-        worker = workers.start(**QUICK, ready=False)
-        worker.wait_for("ready: worker=")
-        time.sleep(delay_ms / 1000)  # not to wait for anything: to hit another moment each time
-        worker.signal(signal.SIGTERM)
-        started.append(worker)
-    for worker in started:
-        assert worker.process.wait(20) == 0

@@ -1,13 +1,15 @@
-"""A connection that fails at its k-th command, in one of four ways."""
+"""A connection that fails at its k-th command, in one of four ways, or finds the server full."""
 
 from typing import Any
 
+import redis as redis_client
 from redis import exceptions
 
 from cogworker._redis.connection import Connector
 from cogworker.config import Config
 
 MODES = ("dies before", "dies after", "loses request", "loses reply")
+FULL = "finds the server full"
 
 
 class Death(BaseException):
@@ -15,11 +17,17 @@ class Death(BaseException):
 
 
 class Fault:
-    """Which command fails, and how. ``count`` tells how many were sent."""
+    """Which command fails, and how. ``count`` tells how many were sent.
 
-    def __init__(self, at: int = 0, mode: str = "") -> None:
+    ``redis`` is a connection past the fault, by which the server is filled.
+    """
+
+    def __init__(
+        self, at: int = 0, mode: str = "", redis: redis_client.Redis | None = None
+    ) -> None:
         self.at = at
         self.mode = mode
+        self.redis = redis
         self.count = 0
 
     def next(self) -> str:
@@ -57,10 +65,16 @@ class FlakyConnection:
         if self._mode == "loses request":
             self._connection.disconnect()
             raise exceptions.ConnectionError("cut before it was sent")
+        if self._mode == FULL:
+            self._let_server_have(1)
         self._connection.send_packed_command(*args, **kwargs)
 
     def read_response(self, *args: Any, **kwargs: Any) -> Any:
-        reply = self._connection.read_response(*args, **kwargs)
+        try:
+            reply = self._connection.read_response(*args, **kwargs)
+        finally:
+            if self._mode == FULL:
+                self._let_server_have(0)
         if self._mode == "dies after":
             raise Death
         if self._mode == "loses reply":
@@ -68,3 +82,8 @@ class FlakyConnection:
             self._connection.disconnect()
             raise exceptions.ConnectionError("cut before the answer came")
         return reply
+
+    def _let_server_have(self, n_bytes: int) -> None:
+        """Limit the server's memory; 0 is no limit."""
+        assert self._fault.redis is not None
+        self._fault.redis.config_set("maxmemory", n_bytes)

@@ -11,6 +11,8 @@ from cogworker._worker.delivery import Delivery
 from cogworker._worker.dispatcher import Dispatcher
 from cogworker._worker.facts import new_identity
 from cogworker._worker.fetch import Fetch
+from cogworker._worker.loops.control import Control
+from cogworker._worker.loops.guard import Guard
 from cogworker._worker.loops.heartbeat import Heartbeat
 from cogworker._worker.loops.poller import Poller
 from cogworker._worker.loops.rescuer import Rescuer
@@ -75,6 +77,10 @@ class InlineWorker:
             answered_since=lambda: 0.0,
         )
 
+        self.orders: list[str] = []
+        self._outage, self._runner, self._keys = outage, runner, client.keys
+        self.guard = Guard(outage, runner, client.keys, ["default"], 60.0)
+
     def persist(self, step: Callable[[], Any]) -> Any:
         """Do a step as its loop would: again when Redis gave no answer."""
         for _ in range(3):
@@ -86,6 +92,18 @@ class InlineWorker:
 
     def beat(self) -> None:
         self.persist(self.heartbeat.tick)
+
+    def obey(self) -> None:
+        control = Control(
+            *(self._outage, self._runner, self._keys, self.worker),
+            lambda request, by: self.orders.append(request),
+            lambda: None,
+        )
+        self.persist(control.look)
+        control.stop(0.0)
+
+    def check_keys(self) -> None:
+        self.persist(self.guard.tick)
 
     def turn(self) -> None:
         self.persist(self.dispatcher.turn)

@@ -27,6 +27,11 @@ def eventually(condition: Callable[[], T], deadline_s: float = DEADLINE_S) -> T:
     return answer
 
 
+def lines(path: Path) -> list[str]:
+    """The lines of a file that jobs write; none while it is not there."""
+    return path.read_text().splitlines() if path.exists() else []
+
+
 class WorkerProcess:
     """``cogworker worker``, or ``swarm``, with its log in a file and in a group of its own."""
 

@@ -17,7 +17,8 @@ REQUESTS, REPLIES = "requests", "replies"
 class Proxy:
     """Listens on a port of the loopback address ``host`` and passes everything on.
 
-    ``passed`` counts the bytes that were passed on each way, ``REQUESTS`` and ``REPLIES``.
+    ``passed`` counts the bytes that were passed on each way, ``REQUESTS`` and ``REPLIES``. ``late``
+    is the number of connections that a client has left before all it had sent was passed on.
     """
 
     def __init__(self, upstream: str, host: str = "127.0.0.1") -> None:
@@ -25,6 +26,7 @@ class Proxy:
         self._host = host
         self._port = 0
         self.passed: Counter[str] = Counter()
+        self.late = 0
         self._delay_s = 0.0
         self._piece: int | None = None
         self._to_drop = 0
@@ -43,11 +45,6 @@ class Proxy:
         """Where clients find it."""
         host = f"[{self._host}]" if ":" in self._host else self._host
         return f"redis://{host}:{self._port}/0"
-
-    @property
-    def old_connections(self) -> int:
-        """How many there still are from before the last ``renew``."""
-        return sum(gate is not self._gate for gate in list(self._links.values()))
 
     # What a test does with it.
 
@@ -174,6 +171,7 @@ class Proxy:
                 while data := await reader.read(65536):
                     chunks.put_nowait((self._loop.time() + self._delay_s, data))
             chunks.put_nowait((0.0, b""))
+            self.late += way == REQUESTS
 
         reading = asyncio.create_task(read())
         try:
@@ -184,7 +182,8 @@ class Proxy:
                 if not data or not await self._pass_on(way, data, writer):
                     return
         finally:
-            reading.cancel()
+            if not reading.cancel():  # it had ended
+                self.late -= way == REQUESTS
 
     async def _pass_on(self, way: str, data: bytes, writer: asyncio.StreamWriter) -> bool:
         """Answers whether the connection may go on."""

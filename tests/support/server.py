@@ -1,5 +1,6 @@
 """A server of a test's own, which can be stopped, killed and started again on the same port."""
 
+import shutil
 import socket
 import subprocess
 from collections.abc import Iterator
@@ -30,13 +31,17 @@ class Server:
         self.url = f"redis://127.0.0.1:{self.port}/0"
         self.client = redis.Redis(port=self.port)
         self._process: subprocess.Popen[bytes] | None = None
-        self.extra: dict[str, str] = {}
+        self.extra: dict[str, str] = {}  # further options, by name
 
     def start(self) -> None:
         """Start it and wait until it serves."""
+        self.launch()
+        eventually(self._serves)
+
+    def launch(self) -> None:
+        """Start it; it may take its time to load its data."""
         command = [find_server(), *(word for pair in self.options().items() for word in pair)]
         self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL)
-        eventually(self._serves)
 
     def options(self) -> dict[str, str]:
         """What it is started with."""
@@ -61,6 +66,10 @@ class Server:
             self._process.kill()
             self._process.wait(30)
             self._process = None
+
+    def forget(self) -> None:
+        """Remove its data while it is stopped."""
+        shutil.rmtree(self.folder / "appendonlydir")
 
     @property
     def pid(self) -> int:

@@ -7,7 +7,7 @@ import threading
 
 import pytest
 
-from cogworker import RedisUnavailable
+from cogworker import RedisRefused, RedisUnavailable
 from cogworker._engine.places import InFlight
 from cogworker._redis.keys import Keys
 from cogworker._worker import facts
@@ -229,6 +229,19 @@ class TestOutage:
         outage.worked("dispatcher")
         outage.worked("dispatcher")
         assert caplog.text.count("redis is back: site=dispatcher after_s=60.0") == 1
+
+    def test_says_it_when_a_server_that_was_away_refuses(self, outage, caplog):
+        """As one does that comes back with another password."""
+        for _ in range(10):
+            outage.failed("dispatcher", RedisUnavailable("gone"))
+            outage.failed("dispatcher", RedisRefused("wrong password"))
+
+        assert caplog.text.count("redis is away") == 1
+        assert caplog.text.count("redis refuses") == 1
+
+        outage.worked("dispatcher")
+        outage.failed("dispatcher", RedisRefused("wrong password"))
+        assert caplog.text.count("redis refuses") == 2
 
     def test_each_site_for_itself(self, outage, caplog):
         outage.failed("dispatcher", RedisUnavailable("gone"))

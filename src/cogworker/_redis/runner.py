@@ -37,6 +37,11 @@ _NO_ANSWER = (
     redis_errors.InvalidResponse,
     OSError,
 )
+_NO_ROOM = "max number of clients"
+"""Such an error ends the connection; a cluster says it in words that the client library lacks."""
+_IN_SCRIPT = "ACL failure in script"
+RIGHTS = "+@scripting +@read +@write +@connection +time"
+"""Of EVALSHA and EVAL, of what the scripts call, of BLPOP, and of CLIENT SETNAME and SELECT."""
 _NOT_NOW = {
     *("BUSY", "CLUSTERDOWN", "LOADING", "MASTERDOWN", "MISCONF", "NOREPLICAS", "READONLY"),
     *("TRYAGAIN", "UNBLOCKED"),
@@ -49,8 +54,12 @@ def translate(error: Exception, command: Command[Any], connector: Connector) -> 
     said = f"{command.name}: {error}"
     if isinstance(error, redis_errors.AuthenticationError | redis_errors.AuthorizationError):
         return RedisRefused(f"{said}; check the user name and the password")
+    if _NO_ROOM in str(error):
+        return RedisUnavailable(f"{said}; raise the server's maxclients, or have fewer connections")
     if isinstance(error, _NO_ANSWER) or _NOT_NOW.intersection(str(error).split()):
         return RedisUnavailable(f"{said}; is the server running, and is redis_url right?")
+    if isinstance(error, redis_errors.NoPermissionError) or _IN_SCRIPT in str(error):
+        return RedisRefused(f"{said}; the server's user needs, for Cogworker's keys: {RIGHTS}")
     return RedisRefused(said)
 
 

@@ -15,7 +15,8 @@ import logging
 import random
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 from cogworker import clock
 from cogworker._engine import presence
@@ -45,6 +46,8 @@ LISTEN_S = 5.0
 """How long one question for a wake-up token lasts; then it is asked again."""
 UNSTARTED_PAUSE_S = 1.0
 """How long nothing is taken after a job could not be started: another worker may run it."""
+DEAF_S = 1.0
+"""How long it does not listen for tokens after that has failed; it looks for jobs all the same."""
 LONGEST_STEP_S = 60.0
 """A step that takes longer than this does not go on: it waits for answers a few times at most."""
 
@@ -93,6 +96,7 @@ class Dispatcher:
         self._hungry = True
         self._look_again_at = 0.0
         self._take_again_at = 0.0
+        self._deaf_until = 0.0
         self._paused: frozenset[str] = frozenset()
         self.taking = True
         self._abandon_by: float | None = None
@@ -294,7 +298,8 @@ class Dispatcher:
             until = min(until, self.settlements.stuck_until)
         if self.taking and not self._hungry and self._want() > 0:
             until = min(until, self._look_again_at)
-            self._listen()
+            if now >= self._deaf_until:
+                self._listen()
         listening = self._doorbell.listening
         if self.alarm.wait(until - now, self._doorbell.fileno() if listening else None):
             self._hear()
@@ -305,17 +310,29 @@ class Dispatcher:
         names = [name for name in self._order.names if name not in self._paused]
         if self._doorbell.listening or not names:
             return
-        self._doorbell.listen(presence.listen(self._moves.keys, names, LISTEN_S), LISTEN_S)
+        with self._at_the_bell():
+            self._doorbell.listen(presence.listen(self._moves.keys, names, LISTEN_S), LISTEN_S)
 
     def _hear(self) -> None:
-        token = self._doorbell.answer()
-        if token is None:
-            return  # the time was up; when to look anyway is decided by _look_again_at
-        if self._want() <= 0:
-            # Meant for somebody who can take a job: the token goes back to wake another worker.
-            self._runner.run(presence.pass_on(token))
-        else:
-            self._hungry = True
+        with self._at_the_bell():
+            token = self._doorbell.answer()
+            if token is None:
+                pass  # the time was up; when to look anyway is decided by _look_again_at
+            elif self._want() <= 0:
+                # Meant for somebody who can take a job: the token goes back, for another worker.
+                self._runner.run(presence.pass_on(token))
+            else:
+                self._hungry = True
+            self._outage.worked("doorbell")
+
+    @contextmanager
+    def _at_the_bell(self) -> Iterator[None]:
+        """Tokens only make it faster: a worker that can't get any looks for jobs anyway."""
+        try:
+            yield
+        except RedisError as error:
+            self._outage.failed("doorbell", error)
+            self._deaf_until = clock.monotonic() + DEAF_S
 
     def _idle_pause(self) -> float:
         return self._idle_s * random.uniform(0.75, 1.0)  # noqa: S311 - only spreads the load

@@ -1,4 +1,4 @@
-"""Says once that Redis is away, and once that it is back, instead of a line a second."""
+"""Says once that Redis is away or refuses, and once that it is back, not a line a second."""
 
 import logging
 import threading
@@ -23,24 +23,27 @@ class Outage:
         self._on_refusal = on_refusal
         self._lock = threading.Lock()
         self._since: dict[str, float] = {}
-        self._told: dict[str, float] = {}
+        self._told: dict[tuple[str, str], float] = {}
 
     def is_on(self, site: str) -> bool:
         """Whether the last call of ``site`` got no answer."""
         return site in self._since
 
     def failed(self, site: str, error: Exception) -> None:
-        """A call of ``site`` got no answer: logged the first time, then once a minute."""
+        """A call of ``site`` got no answer, or a refusal.
+
+        Logged the first time, then once a minute; each of both, since one may follow the other.
+        """
         now = clock.monotonic()
+        what = "is away" if isinstance(error, RedisUnavailable) else "refuses"
         with self._lock:
             since = self._since.setdefault(site, now)
-            tell = now - self._told.get(site, float("-inf")) >= REPEAT_S
+            tell = now - self._told.get((site, what), float("-inf")) >= REPEAT_S
             if tell:
-                self._told[site] = now
-        if not isinstance(error, RedisUnavailable):
+                self._told[site, what] = now
+        if what == "refuses":
             self._on_refusal()
         if tell:
-            what = "is away" if isinstance(error, RedisUnavailable) else "refuses"
             self._logger.warning(
                 "redis %s, trying again: site=%s for_s=%.0f error=%s",
                 what,
@@ -55,7 +58,7 @@ class Outage:
             return
         with self._lock:
             since = self._since.pop(site, None)
-            self._told.pop(site, None)
+            self._told = {told: at for told, at in self._told.items() if told[0] != site}
         if since is not None:
             self._logger.info(
                 "redis is back: site=%s after_s=%.1f", site, clock.monotonic() - since

@@ -59,11 +59,11 @@ class Control(Loop):
 
     def tick(self) -> float:
         """Look, and wait at the bell."""
-        if not self._doorbell.listening:  # before looking: what comes in between rings
+        self.look()
+        if not self._doorbell.listening:
             self._doorbell.listen(
                 control.listen(self._keys, self._worker.worker, LISTEN_S), LISTEN_S
             )
-        self.look()
         if self._alarm.wait(LISTEN_S, self._doorbell.fileno()) and self._doorbell.answer():
             self._on_bell()
         return 0.0
