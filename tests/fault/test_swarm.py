@@ -317,7 +317,7 @@ def job(number):
     eventually(lambda: look.stats().processed == total)
 
     assert len(counts) > 100
-    assert min(counts) == 3
+    assert min(counts) >= 3
     assert max(counts) == 4
     assert len(started(swarm)) == 16
     assert sorted(map(int, ran(workers))) == list(range(total)), "each job ran once"
@@ -422,7 +422,7 @@ def test_workers_are_replaced_after_max_jobs_one_at_a_time(workers, app, push, l
 
     assert replaced >= 2
     assert "reason=max_jobs" in swarm.log
-    assert min(counts) == 1
+    assert min(counts) >= 1
     assert look.stats().failed == 0
     assert swarm.stop() == 0
 

@@ -340,11 +340,12 @@ def test_a_service_manager_hears_that_it_is_ready_well_and_stops(command, worker
 def test_a_swarm_is_ready_when_all_its_workers_are(workers, monkeypatch):
     workers.write(
         """
-import os, pathlib, time
-if os.path.exists("first"):
+import os, time
+try:
+    open("first", "x").close()
+except FileExistsError:
     while os.path.exists("hold"):
         time.sleep(0.01)
-pathlib.Path("first").touch()
 """
     )
     (workers.folder / "hold").touch()
