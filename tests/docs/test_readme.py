@@ -20,11 +20,13 @@ def blocks(language):
 
 
 def test_the_first_job_runs_as_told(tmp_path):
-    tasks, enqueue, policies, look = blocks("python")
+    tasks, enqueue, policies, look, steer, inside = blocks("python")
     (tmp_path / "tasks.py").write_text(tasks)
     (tmp_path / "enqueue.py").write_text(enqueue)
     (tmp_path / "policies.py").write_text(policies)
     (tmp_path / "look.py").write_text(look)
+    (tmp_path / "steer.py").write_text(steer)
+    (tmp_path / "inside.py").write_text(inside)
     [command] = re.findall(r"^cogworker (worker -r .*)$", "".join(blocks("sh")), re.M)
     log = tmp_path / "worker.log"
     python = [sys.executable, "-W", "error"]
@@ -50,8 +52,9 @@ def test_the_first_job_runs_as_told(tmp_path):
             [*python, "look.py"], cwd=tmp_path, env=environment, check=True, capture_output=True
         )
         assert b"scheduled=1" in looked.stdout
-        worker.send_signal(signal.SIGINT)
-        assert worker.wait(30) == 0
+        subprocess.run([*python, "inside.py"], cwd=tmp_path, env=environment, check=True)
+        subprocess.run([*python, "steer.py"], cwd=tmp_path, env=environment, check=True)
+        assert worker.wait(30) == 0  # the last line stops all workers
     finally:
         worker.kill()
         worker.wait()

@@ -79,6 +79,23 @@ def job(number):
     assert look.workers() == []
 
 
+@pytest.mark.parametrize("how", ["cut", "stall"])
+def test_an_order_given_while_a_worker_is_cut_off_is_obeyed_when_it_is_back(
+    how, workers, server_url, look, redis
+):
+    workers.write("@cog.job\ndef job(): pass\n")
+    with proxy(server_url) as between:
+        worker = workers.start(**SETTINGS, redis_url=between.url)
+        [identity] = look.workers()
+        getattr(between, how)()
+        worker.wait_for("redis is away")
+        assert look.stop_worker(identity, by="ada") == "ordered"
+        between.heal()
+        assert worker.process.wait(30) == 0
+    assert "told from afar: retire by='ada'" in worker.log
+    assert look.workers() == []
+
+
 def test_the_search_for_dead_workers_costs_the_same_with_a_million_other_keys(
     settings, redis, app, record_property
 ):
@@ -109,6 +126,7 @@ def test_the_search_for_dead_workers_costs_the_same_with_a_million_other_keys(
         )
         return {name: number for name, number in calls.items() if number}, spent
 
+    cost()  # so that the server knows the scripts
     few, spent_few = cost()
     fill = "for i = 1, 50000 do redis.call('SET', 'other:' .. ARGV[1] .. ':' .. i, 'x') end"
     for part in range(20):

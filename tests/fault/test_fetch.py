@@ -164,24 +164,29 @@ def job():
     pathlib.Path({str(tmp_path / "began")!r}).touch()
     while True:
         time.sleep(0.01)
-@cog.job(name="tasks.stuck")
+@cog.job
+async def coroutine():
+    import asyncio
+    pathlib.Path({str(tmp_path / "coroutine")!r}).touch()
+    await asyncio.Event().wait()
+@cog.job
 def stuck():
     import ctypes
     pathlib.Path({str(tmp_path / "stuck")!r}).touch()
     ctypes.CDLL(None).sleep(600)
 """
     )
-    worker = workers.start("-c", "2", "-t", "0", **{**QUICK, "fetch": "basic"})
-    app.push({"class": "tasks.job"})
-    app.push({"class": "tasks.stuck"})
-    eventually((tmp_path / "began").exists)
-    eventually((tmp_path / "stuck").exists)
+    worker = workers.start("-c", "3", "-t", "0", **{**QUICK, "fetch": "basic"})
+    for name in ("job", "coroutine", "stuck"):
+        app.push({"class": f"tasks.{name}"})
+    for file in ("began", "coroutine", "stuck"):
+        eventually((tmp_path / file).exists)
     app.push({"class": "tasks.job"})
     assert worker.stop() == 0
 
-    assert [dead.payload["error_class"] for dead in look.dead()] == [DEAD] * 2
+    assert [dead.payload["error_class"] for dead in look.dead()] == [DEAD] * 3
     assert "had to stop" in look.dead()[0].payload["error_message"]
-    assert look.stats() == (0, 2, 0, 1, 0, 0, 0, 2)
+    assert look.stats() == (0, 3, 0, 1, 0, 0, 0, 3)
 
 
 def test_a_frozen_basic_worker_that_wakes_changes_nothing(workers, tmp_path, app, look):

@@ -4,6 +4,7 @@ import itertools
 import os
 import re
 import signal
+import sys
 import threading
 import time
 
@@ -66,6 +67,34 @@ def test_a_killed_worker_is_replaced_at_once(workers, push, look):
     push("job")
     eventually(lambda: look.stats().processed == 1)
     assert swarm.stop() == 0
+
+
+def test_a_worker_that_dies_of_a_signal_without_a_name_is_replaced_as_well(workers, look):
+    workers.write("")
+    swarm = workers.swarm("-n", "1", **QUICK)
+    [victim] = started(swarm)
+    os.kill(victim, signal.SIGRTMIN + 3)
+    swarm.wait_for("ready: worker=", times=2)
+
+    assert f"worker ended: pid={victim} slot=0 signal={signal.SIGRTMIN + 3}" in swarm.log
+    assert swarm.stop() == 0
+
+
+def test_it_runs_without_standard_output(workers, look):
+    workers.write("")
+    log = workers.folder / "swarm.log"
+    command = f'exec {sys.executable} -m cogworker.cli "$@" >&- 2>&- <&-'
+    arguments = ["sh", "swarm", "-r", "tasks:cog", "-n", "2", "-L", str(log)]
+    program = (f"import os; os.execvp('sh', ['sh', '-c', {command!r}, *{arguments!r}])",)
+    swarm = workers.run(program=("-c", *program), **QUICK)
+    eventually(lambda: log.exists() and "swarm ready" in log.read_text())
+    swarm.signal(signal.SIGUSR2)
+    eventually(lambda: "restart ends" in log.read_text())
+
+    assert len(children(swarm.pid)) == 2
+    assert swarm.stop() == 0
+    assert log.read_text().count("status=0 ") == 4
+    assert look.workers() == []
 
 
 def test_a_crash_loop_slows_down_while_the_others_work(workers, push, look):

@@ -169,6 +169,17 @@ def test_who_paused_a_queue_and_when_is_known(app, look, redis):
     assert look.paused_queues() == {}
 
 
+def test_an_order_is_obeyed_by_a_worker_whose_server_has_lost_its_data(app, look, redis):
+    with app.worker(**QUICK) as worker:
+        assert worker.wait_until_ready(30)
+        look.quiet_worker(worker.identity)
+        eventually(lambda: is_quiet(redis, app, worker))
+        keys = app.client.keys
+        redis.delete(keys.orders(worker.identity))
+        look.resume_worker(worker.identity)
+        eventually(lambda: not is_quiet(redis, app, worker))
+
+
 def test_the_log_says_who_ordered_what(app, look, caplog):
     caplog.set_level(logging.INFO, "cogworker.worker")
     with app.worker(**QUICK) as worker:

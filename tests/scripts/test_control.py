@@ -14,17 +14,18 @@ def test_an_order_is_stored_and_rings_a_bell_that_falls_silent(run, keys, redis,
     orders = after["worker:w:orders"]
     at = float(orders.pop(b"at"))
     assert now <= at <= server_time()
-    assert orders == {b"number": b"2", b"order": b"stop", b"by": b"bob"}
+    assert len(order_id := orders.pop(b"id")) == 16
+    assert orders == {b"order": b"stop", b"by": b"bob"}
     assert after["worker:w:bell"] == [b"1"]
     assert 0 < redis.ttl(keys.order_bell("w")) <= 60
     assert 0 < redis.ttl(keys.orders("w")) <= 86400
-    assert run(control.standing(keys, "w")) == (2, "stop", "bob", False, "")
+    assert run(control.standing(keys, "w")) == (order_id.decode(), "stop", "bob", False, "")
 
 
 def test_an_order_for_nobody_leaves_nothing(run, keys, dump):
     assert run(control.order(keys, "w", "quiet", "ada")) == "gone"
     assert dump() == {}
-    assert run(control.standing(keys, "w")) == (0, "", "", False, "")
+    assert run(control.standing(keys, "w")) == ("", "", "", False, "")
 
 
 def test_pausing_queues_and_intake(run, keys, redis, dump):
@@ -36,7 +37,7 @@ def test_pausing_queues_and_intake(run, keys, redis, dump):
     assert after["pauses"][b"a"].endswith(b" ada")
     assert after["worker:w:bell"] == after["worker:v:bell"] == [b"1"]
     assert after["intake"][b"by"] == b"ada"
-    assert run(control.standing(keys, "w")) == (0, "", "", True, "ada")
+    assert run(control.standing(keys, "w")) == ("", "", "", True, "ada")
 
     assert run(control.pause_queue(keys, "a", False, "ada", []))
     assert run(control.pause_intake(keys, False, "ada", []))

@@ -4,6 +4,7 @@ All of it is stored state. A bell only tells a worker to look at once, so nothin
 worker is cut off, and one that starts later obeys, too.
 """
 
+import secrets
 from collections.abc import Iterable
 from typing import Literal, NamedTuple
 
@@ -20,9 +21,12 @@ Answer = Literal["ordered", "gone", "stopping"]
 
 
 class Standing(NamedTuple):
-    """What a worker has been told: its last order, by number, and whether the intake is paused."""
+    """What a worker has been told: its last order, and whether the intake is paused.
 
-    number: int
+    An order's ``id`` is random: a server that has lost its data must not give one out again.
+    """
+
+    id: str
     order: str
     by: str
     intake_paused: bool
@@ -39,7 +43,8 @@ class Pause(NamedTuple):
 def order(keys: Keys, worker: str, order: Order, by: str) -> Command[Answer]:
     """Give an order to a worker."""
     names = (keys.workers, keys.orders(worker), keys.order_bell(worker))
-    return Command("order", scripts.ORDER, names, (worker, order, by, ORDER_KEPT_S), text)  # type: ignore[arg-type]
+    args = (worker, order, by, ORDER_KEPT_S, secrets.token_hex(8))
+    return Command("order", scripts.ORDER, names, args, text)  # type: ignore[arg-type]
 
 
 def standing(keys: Keys, worker: str) -> Command[Standing]:
@@ -50,7 +55,7 @@ def standing(keys: Keys, worker: str) -> Command[Standing]:
         (keys.orders(worker), keys.intake),
         (),
         lambda reply: Standing(
-            int(reply[0]), text(reply[1]), text(reply[2]), bool(reply[4]), text(reply[3])
+            text(reply[0]), text(reply[1]), text(reply[2]), bool(reply[4]), text(reply[3])
         ),
     )
 

@@ -79,7 +79,7 @@ class Keys:
         return f"{self._worker}{worker}:in_flight"
 
     def orders(self, worker: str) -> str:
-        """HASH: the last order that a worker was given: ``number``, ``order``, ``by``, ``at``.
+        """HASH: the last order that a worker was given: ``id``, ``order``, ``by``, ``at``.
 
         Goes with its worker, or a day after it was given.
         """

@@ -12,8 +12,16 @@ from typing import NoReturn
 
 def leave(status: int) -> NoReturn:
     """Call what the application wants called at the end, write out what is printed, and end."""
-    atexit._run_exitfuncs()
+    try:
+        atexit._run_exitfuncs()
+        write_out()
+    finally:
+        os._exit(status)
+
+
+def write_out() -> None:
+    """Write what the process has printed and still keeps in its buffers."""
     for stream in (sys.stdout, sys.stderr):
-        with contextlib.suppress(ValueError, OSError):  # a job has closed it
-            stream.flush()
-    os._exit(status)
+        if stream is not None:  # it is, when the process began without the file
+            with contextlib.suppress(ValueError, OSError):  # a job has closed it
+                stream.flush()

@@ -12,13 +12,12 @@ import contextlib
 import logging
 import os
 import signal
-import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
 from typing import NoReturn
 
 from cogworker._worker.host import Host
-from cogworker._worker.leave import leave
+from cogworker._worker.leave import leave, write_out
 from cogworker.app import Cogworker
 from cogworker.errors import CogworkerError
 from cogworker.swarm.signals import SIGNALS
@@ -37,7 +36,6 @@ RETIRED = 86
 
 _WAIT_FOR_WORKER = {signal.SIGTSTP, signal.SIGTTIN}
 """Their default is to stop the process, in the middle of whatever it imports."""
-
 
 Body = Callable[[int, int], int]
 """What a child does, given the files of its messages and of its lifeline; its exit status."""
@@ -111,8 +109,7 @@ def fork(body: Body, parent_files: Iterable[int]) -> Child:
     """Fork a child, which closes the parent's files. Raises OSError."""
     messages, reports = os.pipe()
     lifeline, held = os.pipe()
-    for stream in (sys.stdout, sys.stderr):
-        stream.flush()  # or both would write what is in the buffer
+    write_out()  # or both processes would write it
     before = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
     try:
         pid = os.fork()

@@ -16,6 +16,14 @@ SIGNALS = frozenset(
 """What the parent obeys, and a child must not do in its place."""
 
 
+def signal_name(number: int) -> str:
+    """A signal's name; real-time signals have none."""
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return str(number)
+
+
 class Signals:
     """Notes signals as they come; ``file`` can be read as soon as there is one."""
 

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from cogworker.swarm.back_off import BackOff
 from cogworker.swarm.child import RETIRED, Child, Work, fork, work_off
 from cogworker.swarm.restarts import State
+from cogworker.swarm.signals import signal_name
 
 logger = logging.getLogger("cogworker.swarm")
 
@@ -72,7 +73,7 @@ class Slot:
         Answers with the seconds until the next one starts, if nobody had asked it to end.
         """
         lived_s = now - self._started_at
-        how = f"status={code}" if code >= 0 else f"signal={signal.Signals(-code).name}"
+        how = f"status={code}" if code >= 0 else f"signal={signal_name(-code)}"
         logger.info(
             "worker ended: pid=%d slot=%d %s lived_s=%.1f", self.pid, self.number, how, lived_s
         )

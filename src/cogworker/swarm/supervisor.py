@@ -191,9 +191,10 @@ class Supervisor:
             if slot is not None:
                 self._ended(slot, code)
             elif self._watcher is not None and self._watcher.pid == pid:
-                logger.error("no changes are noticed any more: watcher=%d status=%d", pid, code)
                 self._watcher.close()
                 self._watcher = None
+                if not self._stopping:
+                    logger.error("no changes are noticed any more: watcher=%d status=%d", pid, code)
             else:
                 logger.debug("reaped a process that was no worker: pid=%d status=%d", pid, code)
 
@@ -220,8 +221,9 @@ class Supervisor:
     def _stop(self) -> None:
         if self._stopping:
             logger.warning("asked to stop again: not waiting any longer")
-            for child in self._children():
-                child.hurry()
+            for slot in self._slots:
+                if slot.child is not None:
+                    slot.child.hurry()
             return
         self._stopping = True
         logger.info("swarm stopping: timeout_s=%.0f", self._bound_s())

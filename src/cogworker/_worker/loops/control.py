@@ -43,7 +43,7 @@ class Control(Loop):
         self._on_bell = on_bell
         self._doorbell = Doorbell(runner.connector)
         self._alarm = Alarm()
-        self._number = 0
+        self._obeyed = ""
         self._intake_paused = False
 
     def look(self) -> None:
@@ -52,18 +52,18 @@ class Control(Loop):
         if told.intake_paused != self._intake_paused:
             self._intake_paused = told.intake_paused
             self._pass_on("pause intake" if told.intake_paused else "resume intake", told.intake_by)
-        if told.number != self._number:
-            self._number = told.number
+        if told.id != self._obeyed:
+            self._obeyed = told.id
             if told.order in _ORDERS:
                 self._pass_on(_ORDERS[told.order], told.by)
 
     def tick(self) -> float:
         """Look, and wait at the bell."""
-        if not self._doorbell.listening:  # before looking: what comes in between rings
+        self.look()
+        if not self._doorbell.listening:
             self._doorbell.listen(
                 control.listen(self._keys, self._worker.worker, LISTEN_S), LISTEN_S
             )
-        self.look()
         if self._alarm.wait(LISTEN_S, self._doorbell.fileno()) and self._doorbell.answer():
             self._on_bell()
         return 0.0

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from cogworker import clock
 from cogworker._engine import look, quarantine
+from cogworker._kinds import printable
 from cogworker._redis.keys import Keys
 from cogworker._redis.runner import Runner
 from cogworker._worker.loops.base import Loop
@@ -56,8 +57,8 @@ class Guard(Loop):
                     logger.error(
                         "a key of the wrong type was moved aside for 30 days: "
                         "key=%s type=%s expected=%s aside=%s",
-                        name,
+                        printable(name),
                         aside.found,
                         expected[name],
-                        aside.name,
+                        printable(aside.name),
                     )

@@ -8,6 +8,7 @@ from cogworker import clock
 from cogworker._engine.moves import Moves
 from cogworker._engine.places import InFlight
 from cogworker._engine.replies import NOTHING_HELD, Moved, Taken
+from cogworker._kinds import printable
 from cogworker._redis.runner import Runner
 from cogworker._worker.loops.base import Loop
 from cogworker._worker.orphans import Orphans
@@ -93,7 +94,7 @@ class Rescuer(Loop):
         except RedisUnavailable:
             raise
         except Exception:
-            logger.exception("can't rescue a worker's jobs: worker=%s", dead.worker)
+            logger.exception("can't rescue a worker's jobs: worker=%s", printable(dead.worker))
 
     def _rescue(self, dead: InFlight) -> None:
         held = self._runner.run(self._moves.examine(dead, self._threshold_s))
@@ -104,17 +105,19 @@ class Rescuer(Loop):
             moves = self._orphans.of_dead(dead, jobs, held.at_most_once)
             moved = self._runner.run(self._moves.rescue(dead, self._threshold_s, moves))
             if moved is None:
-                logger.info("a worker thought dead beats again: worker=%s", dead.worker)
+                logger.info("a worker thought dead beats again: worker=%s", printable(dead.worker))
                 break
             rescued += len(jobs) - len(moved.lost) - len(moved.failed)
             _log_failures(dead, moved)
         if rescued:
-            logger.warning("rescued: jobs=%d worker=%s", rescued, dead.worker)
+            logger.warning("rescued: jobs=%d worker=%s", rescued, printable(dead.worker))
 
 
 def _log_failures(worker: InFlight, moved: Moved | None) -> None:
     for tag, error in moved.failed if moved else ():
-        logger.error("can't rescue a job: tag=%r worker=%s error=%s", tag, worker.worker, error)
+        logger.error(
+            "can't rescue a job: tag=%r worker=%s error=%s", tag, printable(worker.worker), error
+        )
 
 
 def _newest_first(held: Sequence[Taken]) -> Iterator[list[Taken]]:
