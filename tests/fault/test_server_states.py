@@ -129,9 +129,9 @@ def test_a_server_frozen_for_longer_than_the_time_out_keeps_all_jobs(own, books,
 
 @pytest.mark.long
 def test_after_a_freeze_longer_than_any_threshold_no_worker_is_taken_for_dead(own, books, start):
-    """All presences have expired then, and all beats are old."""
-    settings = {"heartbeat_interval": 1, "orphan_threshold": 2, "orphan_check_interval": 0.2}
-    crew = [start("-c", "2", **settings), start("-c", "2", **settings)]
+    """All presences have expired then, and all beats are old; one worker beats before the other."""
+    settings = {"heartbeat_interval": 1.5, "orphan_threshold": 3, "orphan_check_interval": 0.2}
+    slow, quick = crew = [start("-c", "2", **settings), start("-c", "2", **settings)]
     presence_s = BEATS_A_PRESENCE * settings["heartbeat_interval"]
     books.hold(4)
     books.push(300)
@@ -140,10 +140,12 @@ def test_after_a_freeze_longer_than_any_threshold_no_worker_is_taken_for_dead(ow
         for worker in crew:
             worker.wait_for("redis is away, trying again: site=heartbeat")
         time.sleep(presence_s + 2)  # not to wait for anything: this is the freeze
+        slow.signal(signal.SIGSTOP)
     finally:
         os.kill(own.pid, signal.SIGCONT)
-    for worker in crew:
-        worker.wait_for("redis is back: site=rescuer")
+    quick.wait_for("redis is back: site=rescuer")
+    slow.signal(signal.SIGCONT)
+    slow.wait_for("redis is back: site=rescuer")
     books.release()
     books.wait_until_done()
     for worker in crew:

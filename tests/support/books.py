@@ -46,12 +46,14 @@ class Books:
         self.pushed: list[int] = []
         self.in_doubt: list[int] = []
         self._next = 0
+        self._before = 0
         self._ran = folder / "ran"
         self._hold = folder / "hold"
         workers.write(SOURCE.format(ran=str(self._ran), hold=str(self._hold)))
 
     def push(self, count: int = 1, name: str = "job", app: Cogworker | None = None) -> None:
         """Push jobs, by default past all faults; one that gets no answer is in doubt."""
+        self._before = len(self.ran())
         for _ in range(count):
             number, payload = self._number(name)
             try:
@@ -92,9 +94,8 @@ class Books:
         return [int(line) for line in self._ran.read_text().split()] if self._ran.exists() else []
 
     def wait_until_begun(self, more: int = 1) -> None:
-        """Wait until that many more jobs have begun to run, so that the worker is in mid-work."""
-        before = len(self.ran())
-        eventually(lambda: len(self.ran()) >= before + more)
+        """Wait until that many more have begun to run than before the last push: in mid-work."""
+        eventually(lambda: len(self.ran()) >= self._before + more)
 
     def wait_until_done(self, *, lost: int = 0) -> None:
         """Wait until all that was pushed is settled, but for what the server has lost."""
