@@ -81,7 +81,8 @@ class Cogworker:
         ``name`` is what a payload calls it, by default ``module.function``. ``retry`` is True for
         25 retries, a number of them, False for none, or a RetryPolicy. ``at_most_once``: when its
         worker dies or stops in the middle, it is put in dead and not run again; a failure is
-        retried as ``retry`` says. Raises DeclarationError.
+        retried as ``retry`` says. It travels in the payload: whoever pushes one without ``enqueue``
+        has to say ``at_most_once`` there. Raises DeclarationError.
         """
 
         def declared(function: Callable[..., Any]) -> Job[..., Any]:

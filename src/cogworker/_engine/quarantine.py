@@ -24,6 +24,11 @@ class Aside(NamedTuple):
     name: str
 
 
+def is_wrong_type(error: object) -> bool:
+    """Whether an error, or its text, speaks of a key of the wrong type."""
+    return "WRONGTYPE" in str(error)
+
+
 def fixed(keys: Keys) -> dict[str, str]:
     """The keys that every installation has, with their types."""
     return {

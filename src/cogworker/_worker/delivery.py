@@ -4,6 +4,7 @@ from typing import Any
 
 from cogworker._engine.plan import Move
 from cogworker._engine.replies import queue_of
+from cogworker.errors import JobInterrupted
 from cogworker.job import Job
 from cogworker.payload import Envelope
 
@@ -12,8 +13,9 @@ class Delivery:
     """A job that this worker holds, until it is settled.
 
     ``job`` is None when no job of that name is declared here. ``begun`` is set just before its
-    function is called; ``interrupted`` when the worker, at its end, has asked the run to stop;
-    ``returned`` when the run is over, with ``move``, None for a success, as its outcome.
+    function is called; ``interrupted`` when the worker, at its end, has asked the run to stop, or
+    will give it back; ``returned`` when the run is over, with ``move``, None for a success, as its
+    outcome.
     """
 
     __slots__ = (
@@ -42,6 +44,17 @@ class Delivery:
         self.interrupted = False
         self.returned = False
         self.move: Move | None = None
+
+    def begin(self) -> None:
+        """Note that its function is called now. Raises JobInterrupted when it must not be.
+
+        Who decides what becomes of it without waiting for its end does so in the other order: sets
+        ``interrupted``, then looks at ``begun``. So none that was given back begins after all.
+        """
+        self.begun = True
+        if self.interrupted:
+            self.begun = False
+            raise JobInterrupted
 
     @property
     def queue(self) -> str:

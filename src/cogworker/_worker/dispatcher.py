@@ -230,12 +230,13 @@ class Dispatcher:
             self._number = turned.last
             self.settlements.send_again()
             return
-        self._wear.settled(self.settlements.answered(turned.moved, self._held))
+        self.settlements.answered(turned.moved, self._held)
         self._digest_taken(turned)
 
     def _compose(self, now: float) -> Command[Turned | Stale]:
         finished = self.slots.collect()
         self.settlements.finish(finished)
+        self._wear.ran(len(finished.deliveries))
         self._readiness.learn(len(finished.deliveries), finished.ran_s, now)
         self._number += 1
         self._wanted = max(0, self._want())
@@ -286,6 +287,8 @@ class Dispatcher:
         self.settlements.finish(self.slots.close())
         ended = self.settlements.tags()
         unfinished = [each for tag, each in self._held.items() if tag not in ended]
+        for delivery in unfinished:
+            delivery.interrupted = True  # before it is asked whether it has begun
         self.settlements.add([self._performer.not_run(delivery) for delivery in unfinished])
 
     # Waiting.

@@ -5,6 +5,7 @@ import threading
 from collections.abc import Callable
 
 from cogworker import clock
+from cogworker._engine.quarantine import is_wrong_type
 from cogworker.errors import RedisUnavailable
 
 REPEAT_S = 60.0
@@ -13,20 +14,20 @@ REPEAT_S = 60.0
 class Outage:
     """The state of one worker's way to the server, as far as its log has told it.
 
-    ``on_refusal`` is called whenever the server has refused a call.
+    ``on_damage`` is called when the server has refused a call because of a key of the wrong type.
     """
 
     def __init__(
-        self, logger: logging.Logger, on_refusal: Callable[[], None] = lambda: None
+        self, logger: logging.Logger, on_damage: Callable[[], None] = lambda: None
     ) -> None:
         self._logger = logger
-        self._on_refusal = on_refusal
+        self._on_damage = on_damage
         self._lock = threading.Lock()
         self._since: dict[str, float] = {}
         self._told: dict[tuple[str, str], float] = {}
 
     def is_on(self, site: str) -> bool:
-        """Whether the last call of ``site`` got no answer."""
+        """Whether the last call of ``site`` got no answer, or a refusal."""
         return site in self._since
 
     def failed(self, site: str, error: Exception) -> None:
@@ -41,8 +42,8 @@ class Outage:
             tell = now - self._told.get((site, what), float("-inf")) >= REPEAT_S
             if tell:
                 self._told[site, what] = now
-        if what == "refuses":
-            self._on_refusal()
+        if is_wrong_type(error):
+            self._on_damage()
         if tell:
             self._logger.warning(
                 "redis %s, trying again: site=%s for_s=%.0f error=%s",

@@ -67,7 +67,7 @@ class Performer:
         """Run a plain function here; only an interrupt that comes after the run gets out."""
         try:
             call = self._prepare(delivery)
-            delivery.begun = True
+            delivery.begin()
             result = Context().run(_call, call)
             if type(result) is CoroutineType:
                 result.close()
@@ -86,7 +86,7 @@ class Performer:
         try:
             call = self._prepare(delivery)
             running.set(call.current)
-            delivery.begun = True
+            delivery.begin()
             await call.function(*call.args, **call.kwargs)
             delivery.returned = True
         except BaseException as error:  # a task that let SystemExit out would end the event loop
@@ -99,7 +99,7 @@ class Performer:
 
         It is given back, unless it has begun and must not run twice.
         """
-        if delivery.begun and self._fetch.at_most_once(delivery.envelope):
+        if delivery.begun and self._fetch.at_most_once(delivery):
             logger.error("not finished, moved to dead: %s", payload.label(delivery.envelope))
             kept = failure.record(delivery.payload, delivery.queue, JobAbandoned("had to stop"))
             return self._moves.bury(self._worker, delivery.tag, kept)

@@ -11,7 +11,9 @@ from cogworker import clock, payload
 from cogworker._engine.moves import Moves
 from cogworker._engine.places import InFlight, Queue
 from cogworker._engine.plan import KEEP, Move
+from cogworker._engine.quarantine import is_wrong_type
 from cogworker._engine.replies import Moved
+from cogworker._kinds import printable
 from cogworker._worker.delivery import Delivery
 from cogworker._worker.outage import REPEAT_S
 from cogworker._worker.slots import Finished
@@ -25,7 +27,7 @@ STUCK_PAUSE_S = 1.0
 class Settlements:
     """The moves of one worker's deliveries, until the server has carried them out.
 
-    ``on_damage`` is called when the server speaks of a damaged key.
+    ``on_damage`` is called when the server speaks of a key of the wrong type.
     """
 
     def __init__(self, moves: Moves, worker: InFlight, on_damage: Callable[[], None]) -> None:
@@ -83,8 +85,8 @@ class Settlements:
         self._pending += {id(move): move for move in self._sent.values()}.values()
         self._sent = {}
 
-    def answered(self, moved: Moved, held: dict[bytes, Delivery]) -> int:
-        """Take settled deliveries out of ``held``; answers with their number."""
+    def answered(self, moved: Moved, held: dict[bytes, Delivery]) -> None:
+        """Take what the server has carried out, or lost, out of ``held``; keep what it refused."""
         refused = dict(moved.failed)
         for tag in moved.lost:
             _log_lost(tag, held.get(tag))
@@ -93,11 +95,9 @@ class Settlements:
                 self._stick(tag, move, refused[tag])
             else:
                 held.pop(tag, None)
-        settled = len(self._sent) - len(refused)
         self._sent = {}
         for key, problem in moved.problems:
-            self._tell(key, f"a key is damaged and was left out: key={key} error={problem}")
-        return settled
+            self._tell(key, problem, f"a key is damaged and was left out: key={printable(key)}")
 
     def tags(self) -> set[bytes]:
         """The deliveries whose end is decided, though the server has not carried it out."""
@@ -107,15 +107,16 @@ class Settlements:
     def _stick(self, tag: bytes, move: Move, error: str) -> None:
         self._stuck.append(_only(move, tag))
         self.stuck_until = clock.monotonic() + STUCK_PAUSE_S
-        self._tell(error, f"the server refuses to settle jobs, trying again: error={error}")
+        self._tell(error, error, "the server refuses to settle jobs, trying again:")
 
-    def _tell(self, subject: str, line: str) -> None:
+    def _tell(self, subject: str, error: str, what: str) -> None:
         """Log what is wrong with the server's data, once a minute."""
-        self._on_damage()
+        if is_wrong_type(error):
+            self._on_damage()
         now = clock.monotonic()
         if now - self._told.get(subject, float("-inf")) >= REPEAT_S:
             self._told[subject] = now
-            logger.error("%s", line)
+            logger.error("%s error=%s", what, error)
 
     def _in_order(self, moves: list[Move]) -> list[Move]:
         """All that goes back to the front of queues as one, so that it keeps its order there."""

@@ -26,7 +26,7 @@ class Watch:
         last one was not.
         """
         if answered_since is None:
-            self._seen = {}
+            self._seen, self._dead = {}, []
             return []
         before, self._seen = self._seen, {}
         for name, beat in beats.items():

@@ -1,4 +1,8 @@
-"""Notices when a worker has lived long enough: ``max_jobs`` and ``max_rss``."""
+"""Notices when a worker has lived long enough: ``max_jobs`` and ``max_rss``.
+
+A limit on memory below what the worker has when it begins would have it replaced for ever: such a
+limit is an error in the log, and is ignored.
+"""
 
 import logging
 from collections.abc import Callable
@@ -17,20 +21,32 @@ class Wear:
         self._max_rss = config.max_rss
         self._on_worn_out = on_worn_out
         self._told = False
+        self._has_checked = False
 
-    def settled(self, jobs: int) -> None:
-        """Note that jobs have ended here."""
+    def ran(self, jobs: int) -> None:
+        """Note that runs have ended here."""
         if self._jobs_left is not None:
             self._jobs_left -= jobs
             if self._jobs_left <= 0:
                 self._tell("max_jobs")
 
     def check_memory(self) -> None:
-        """Look at the process's memory."""
+        """Look at the process's memory; the first time before any job has run."""
         if self._max_rss is None:
             return
         rss = (resident_kb() or 0) * 1024
-        if rss > self._max_rss:
+        is_first, self._has_checked = not self._has_checked, True
+        if rss <= self._max_rss:
+            return
+        if is_first:
+            logger.error(
+                "max_rss is less than this worker needs to start, and is ignored; raise it: "
+                "rss=%d max_rss=%d",
+                rss,
+                self._max_rss,
+            )
+            self._max_rss = None
+        else:
             self._tell(f"max_rss rss={rss} limit={self._max_rss}")
 
     def _tell(self, reason: str) -> None:

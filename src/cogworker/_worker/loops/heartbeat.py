@@ -46,10 +46,13 @@ class Heartbeat(Loop):
 
     def tick(self) -> float:
         """Beat once."""
-        since, self._answered_since = self._answered_since, None
         lasts_s = BEATS_A_PRESENCE * self._interval_s
-        beat = presence.beat(self._keys, self._worker.worker, self._facts(), lasts_s)
-        self._runner.run(beat)
-        self._answered_since = clock.monotonic() if since is None else since
+        try:
+            self._runner.run(presence.beat(self._keys, self._worker.worker, self._facts(), lasts_s))
+        except BaseException:
+            self._answered_since = None
+            raise
+        if self._answered_since is None:
+            self._answered_since = clock.monotonic()
         self._wear.check_memory()
         return self._interval_s
