@@ -220,7 +220,14 @@ def _joined_url(url: str, given: Mapping[str, Any]) -> str:
     return f"{parts.scheme}://{account}{place}{path}" + (f"?{urlencode(query)}" if query else "")
 
 
-_SHARED = re.compile("redis_|namespace|environment|log_")
+_OF_A_WORKER = frozenset(
+    {
+        *("concurrency", "queues", "queue_order", "fetch", "fetch_idle_max_interval", "labels"),
+        *("orphan_threshold", "max_orphanings", "orphan_check_interval", "heartbeat_interval"),
+        *("poll_interval", "shutdown_timeout", "max_jobs", "max_rss"),
+    }
+)
+"""What a worker can have otherwise than its application."""
 
 
 def for_worker(config: Config, settings: Mapping[str, Any]) -> Config:
@@ -231,7 +238,7 @@ def for_worker(config: Config, settings: Mapping[str, Any]) -> Config:
     source = "the arguments of worker()"
     given = {name: value for name, value, _ in _from_mapping(settings, source)}
     for name in given:
-        if _SHARED.match(name):
+        if name not in _OF_A_WORKER:
             raise ConfigError(name, "belongs to the whole application; set it there", source)
     try:
         return replace(config, **given)

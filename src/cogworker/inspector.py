@@ -6,8 +6,11 @@ from typing import Any, NamedTuple
 from cogworker._engine import control, look
 from cogworker._engine.control import Answer, Pause
 from cogworker._engine.replies import text
+from cogworker._kinds import Refusal, check_queue_name
+from cogworker._redis.command import Command
 from cogworker._worker.facts import host_of
 from cogworker.app import Cogworker
+from cogworker.errors import CogworkerError, RedisError
 
 
 class Stats(NamedTuple):
@@ -46,7 +49,7 @@ class Inspector:
     """Looks at one installation and steers it.
 
     ``by`` says who steers; it is stored and logged. Every method raises RedisUnavailable and
-    RedisRefused.
+    RedisRefused, and those that take the name of a queue CogworkerError when it can't be one.
     """
 
     def __init__(self, app: Cogworker) -> None:
@@ -66,8 +69,7 @@ class Inspector:
     def beats(self) -> Sequence[Beat]:
         """The last beats of the same workers."""
         beats = self._run(look.beats(self._keys))
-        now = self._run(look.time())
-        return [Beat(text(name), host_of(text(name)), now - beaten_at) for name, beaten_at in beats]
+        return [Beat(text(name), host_of(text(name)), age_s) for name, age_s in beats]
 
     def held(self, worker: str) -> int:
         """How many jobs a worker has in flight."""
@@ -110,14 +112,14 @@ class Inspector:
 
         Answers whether that changed anything.
         """
-        return self._run(control.pause_intake(self._keys, True, by, self.workers()))
+        return self._steer(control.pause_intake(self._keys, True, by))
 
     def resume_intake(self, by: str = "") -> bool:
         """Have workers take jobs again, but for those that are quiet on their own account.
 
         Answers whether that changed anything.
         """
-        return self._run(control.pause_intake(self._keys, False, by, self.workers()))
+        return self._steer(control.pause_intake(self._keys, False, by))
 
     def intake(self) -> Pause | None:
         """Who paused the intake, and when; None while it is open."""
@@ -142,8 +144,32 @@ class Inspector:
         return self._run(control.order(self._keys, worker, "stop", by))
 
     def stop_workers(self, by: str = "") -> dict[str, Answer]:
-        """Stop all workers that there are now."""
-        return {worker: self.stop_worker(worker, by) for worker in self.workers()}
+        """Stop all workers that there are now.
+
+        All are told, also when the server does not answer for one of them; its error comes then.
+        """
+        answers: dict[str, Answer] = {}
+        problem: RedisError | None = None
+        for worker in self.workers():
+            try:
+                answers[worker] = self.stop_worker(worker, by)
+            except RedisError as error:
+                problem = error
+        if problem is not None:
+            raise problem
+        return answers
 
     def _pause_queue(self, queue: str, paused: bool, by: str) -> bool:
-        return self._run(control.pause_queue(self._keys, queue, paused, by, self.workers()))
+        try:
+            name = check_queue_name(queue)
+        except Refusal as refusal:
+            raise CogworkerError(str(refusal)) from None
+        return self._steer(control.pause_queue(self._keys, name, paused, by))
+
+    def _steer(self, command: Command[bool]) -> bool:
+        """Do it, then have all workers look at once."""
+        changed = self._run(command)
+        workers = self._run(look.workers(self._keys))
+        for bells in control.ring(self._keys, workers):
+            self._run(bells)
+        return changed

@@ -2,19 +2,17 @@
 
 import asyncio
 import contextlib
+import functools
 import threading
 from collections.abc import Mapping
-from typing import Any, Literal, Self
+from typing import Any, Self
 
 from cogworker._worker.host import Host
-from cogworker._worker.launcher import Launcher
+from cogworker._worker.launcher import Ending, Launcher
 from cogworker.client import Client
 from cogworker.config import Config
 from cogworker.errors import CogworkerError
 from cogworker.job import Job
-
-Ending = Literal["stop", "retire"]
-"""Why a worker ended: it was stopped, or told from afar to go and not be replaced."""
 
 
 class Worker:
@@ -34,10 +32,16 @@ class Worker:
         config: Config,
         host: Host | None = None,
     ) -> None:
-        self._launcher = Launcher(client, jobs, config, host or Host())
+        self._made_of = (client, jobs, config, host or Host())
         self._has_run = False
+        self._asked_to_stop = False
         self._thread: threading.Thread | None = None
         self._error: BaseException | None = None
+
+    @functools.cached_property
+    def _launcher(self) -> Launcher:
+        """Made when it is needed: it must be this process's own, and a fork may come before."""
+        return Launcher(*self._made_of)
 
     @property
     def identity(self) -> str:
@@ -62,7 +66,7 @@ class Worker:
             stack.callback(requests.close)
             if is_main:
                 stack.enter_context(requests.from_signals())
-            return "retire" if self._launcher.run() == "retire" else "stop"
+            return self._launcher.run()
 
     def start(self) -> None:
         """Run in a thread of its own; the process's signals are left alone."""
@@ -75,12 +79,13 @@ class Worker:
 
         Without Redis it does not get there, and goes on trying.
         """
-        self._launcher.settled_in.wait(timeout_s)
+        self._launcher.is_decided.wait(timeout_s)
         return self._launcher.is_ready
 
     def stop(self) -> None:
         """Ask it to stop, from any thread; a second time: not to wait for running jobs."""
-        self._launcher.requests.put("stop")
+        self._launcher.requests.put("hurry" if self._asked_to_stop else "stop", "stop()")
+        self._asked_to_stop = True
 
     def join(self, timeout_s: float | None = None) -> bool:
         """Wait for the end of one that was started; False when the time was up first.
@@ -121,5 +126,5 @@ class Worker:
         except BaseException as error:  # raised again by ``join``
             self._error = error
         finally:
-            self._launcher.settled_in.set()
+            self._launcher.is_decided.set()
             self._launcher.requests.close()

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import signal
+import threading
 
 import pytest
 
@@ -281,10 +282,33 @@ def test_a_worker_changes_over_when_time_is_taken_away_in_mid_work(tmp_path, cap
         app.close()
 
 
+def test_a_busy_worker_that_changes_over_says_so_for_what_it_holds(tmp_path):
+    with server(tmp_path) as own:
+        own.start()
+        own.client.execute_command("ACL", "SETUSER", "worker", "on", ">secret", "~*", "&*", "+@all")
+        app = Cogworker(redis_url=user_url(own), heartbeat_interval=0.1)
+        begun, release = threading.Event(), threading.Event()
+
+        @app.job
+        def job():
+            begun.set()
+            release.wait(60)
+
+        with app.worker(concurrency=1) as worker:
+            job.enqueue()
+            assert begun.wait(30)
+            without_time(own.client)
+            flight = app.client.keys.in_flight(worker.identity)
+            eventually(lambda: own.client.hget(flight, "@turn").endswith(b" basic"))
+            release.set()
+        app.close()
+
+
 def test_async_producers_do_without_time_too(tmp_path):
 
     async def program(app, job):
-        await job.aenqueue()
+        # All of them find out at the same time.
+        await asyncio.gather(*(job.aenqueue() for _ in range(4)))
         await job.aenqueue_in(60)
         await app.aclose()
 
@@ -298,5 +322,8 @@ def test_async_producers_do_without_time_too(tmp_path):
             pass
 
         asyncio.run(program(app, job))
-        assert Inspector(app).stats()[3:6] == (1, 0, 1)
+        assert Inspector(app).stats()[3:6] == (4, 0, 1)
+        own.client.zadd(app.client.keys.workers, {"host:1:a": own.client.time()[0] - 5})
+        [beat] = Inspector(app).beats()
+        assert 4 < beat.age_s < 60
         app.close()

@@ -101,7 +101,7 @@ def test_only_five_copies_of_a_key_are_kept_the_newest(app, redis):
         redis.set(key, number)
         with app.worker(**QUICK) as worker:
             assert worker.wait_until_ready(30)
-            worker._launcher._guard.poke()
+            worker._launcher._parts.guard.poke()
             eventually(lambda: not redis.exists(key))
         # The names aside are used in turn by the time they have left.
         for copy in range(1, 6):

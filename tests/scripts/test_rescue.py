@@ -2,7 +2,7 @@
 
 import pytest
 
-from cogworker._engine import presence
+from cogworker._engine import control, presence
 from cogworker._engine.places import InFlight
 from cogworker._engine.plan import KEEP
 
@@ -140,6 +140,14 @@ def test_a_late_settlement_of_a_rescued_job_is_lost(run, moves, worker, held, re
     after = dump()
     assert after["stats:processed"] == b"1"
     assert after["stats:lost_claims"] == b"1"
+
+
+def test_who_was_cut_off_finds_its_orders_after_the_rescue(run, moves, worker, held, redis, keys):
+    run(control.order(keys, "w1", "stop", "ada"))
+    die(redis, keys, worker, 301)
+    run(moves.rescue(worker, 300, moves.give_back(worker, _back(held))))
+
+    assert run(control.standing(keys, "w1")).order == "stop"
 
 
 def _back(taken):

@@ -1,27 +1,12 @@
 """A worker without threads: every step is taken by the test, on the real engine."""
 
-import logging
 from collections.abc import Callable
 from typing import Any
 
 from cogworker import Cogworker
-from cogworker._engine.places import InFlight
-from cogworker._redis.runner import ONCE, Runner
 from cogworker._worker.delivery import Delivery
-from cogworker._worker.dispatcher import Dispatcher
-from cogworker._worker.facts import new_identity
-from cogworker._worker.fetch import Fetch
-from cogworker._worker.loops.control import Control
-from cogworker._worker.loops.guard import Guard
-from cogworker._worker.loops.heartbeat import Heartbeat
-from cogworker._worker.loops.poller import Poller
-from cogworker._worker.loops.rescuer import Rescuer
-from cogworker._worker.order import QueueOrder
-from cogworker._worker.orphans import Orphans
-from cogworker._worker.outage import Outage
-from cogworker._worker.performer import Performer
-from cogworker._worker.watch import Watch
-from cogworker._worker.wear import Wear
+from cogworker._worker.parts import Parts
+from cogworker.config import for_worker
 from cogworker.errors import RedisUnavailable
 
 
@@ -32,54 +17,20 @@ class InlineWorker:
     """
 
     def __init__(self, app: Cogworker, *, run_jobs: bool = True, concurrency: int = 4) -> None:
-        config, client = app.config, app.client
-        outage = Outage(logging.getLogger("cogworker.worker"))
-        self.worker = InFlight(new_identity())
         self.run_jobs = run_jobs
         self.started: list[Delivery] = []
-        wear = Wear(config, lambda reason: None)
-        runner = Runner(client.runner.connector, ONCE)
-        fetch = Fetch(config, client.runner.connector)
-        self.performer = Performer(app.jobs, client.moves, self.worker, fetch)
-        self.dispatcher = Dispatcher(
-            runner,
-            client.moves,
-            self.worker,
-            QueueOrder(config),
-            self.performer,
-            self._start,
-            concurrency=concurrency,
-            idle_s=config.fetch_idle_max_interval,
-            outage=outage,
-            wear=wear,
-            fetch=fetch,
-            on_damage=lambda: None,
-        )
-        self.heartbeat = Heartbeat(
-            outage,
-            runner,
-            client.keys,
-            self.worker,
-            lambda: {"busy": "0"},
-            config.heartbeat_interval,
-            wear,
-        )
-        self.poller = Poller(outage, runner, client.moves, config.poll_interval, lambda: None)
-        self.rescuer = Rescuer(
-            outage,
-            runner,
-            client.moves,
-            self.worker,
-            threshold_s=config.orphan_threshold,
-            interval_s=config.orphan_check_interval,
-            orphans=Orphans(client.moves, config.max_orphanings),
-            watch=Watch(0.0),  # time passes when a test says so
-            answered_since=lambda: 0.0,
-        )
-
         self.orders: list[str] = []
-        self._outage, self._runner, self._keys = outage, runner, client.keys
-        self.guard = Guard(outage, runner, client.keys, ["default"], 60.0)
+        parts = Parts(
+            *(app.client, app.jobs, for_worker(app.config, {"concurrency": concurrency})),
+            start=self._start,
+            tell=lambda request, by: self.orders.append(request),
+            on_worn_out=lambda reason: None,
+            watched_beats=0,  # time passes when a test says so
+        )
+        self.worker, self.performer = parts.worker, parts.performer
+        self.dispatcher, self.heartbeat = parts.dispatcher, parts.heartbeat
+        self.control, self.guard = parts.control, parts.guard
+        self.poller, self.rescuer = parts.poller, parts.rescuer
 
     def persist(self, step: Callable[[], Any]) -> Any:
         """Do a step as its loop would: again when Redis gave no answer."""
@@ -94,13 +45,7 @@ class InlineWorker:
         self.persist(self.heartbeat.tick)
 
     def obey(self) -> None:
-        control = Control(
-            *(self._outage, self._runner, self._keys, self.worker),
-            lambda request, by: self.orders.append(request),
-            lambda: None,
-        )
-        self.persist(control.look)
-        control.stop(0.0)
+        self.persist(self.control.look)
 
     def check_keys(self) -> None:
         self.persist(self.guard.tick)
@@ -123,7 +68,7 @@ class InlineWorker:
         self.persist(self.rescuer.tick)
 
     def leave(self) -> None:
-        self.persist(self.rescuer.leave)
+        self.persist(self.rescuer.sign_off)
 
     def perform(self, delivery: Delivery) -> None:
         """Run a delivery that was only started."""

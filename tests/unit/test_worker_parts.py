@@ -4,10 +4,11 @@ import logging
 import os
 import signal
 import threading
+from types import SimpleNamespace
 
 import pytest
 
-from cogworker import RedisRefused, RedisUnavailable
+from cogworker import JobInterrupted, RedisRefused, RedisUnavailable
 from cogworker._engine.places import InFlight
 from cogworker._redis.keys import Keys
 from cogworker._worker import facts
@@ -15,6 +16,7 @@ from cogworker._worker.alarm import Alarm
 from cogworker._worker.delivery import Delivery
 from cogworker._worker.executors.threads import ThreadExecutor
 from cogworker._worker.loops.base import Loop
+from cogworker._worker.loops.guard import Guard
 from cogworker._worker.loops.heartbeat import Heartbeat
 from cogworker._worker.order import QueueOrder
 from cogworker._worker.outage import REPEAT_S, Outage
@@ -23,7 +25,7 @@ from cogworker._worker.slots import Slots
 from cogworker._worker.watch import Watch
 from cogworker._worker.wear import Wear
 from cogworker.config import Config
-from cogworker.payload import Envelope
+from cogworker.payload import Envelope, parse
 
 from support.processes import eventually
 
@@ -190,7 +192,7 @@ class TestRequestsOfAParent:
         assert [requests.get(), requests.get(0.0)] == ["stop", None]
         os.write(self.parent, b"!")
 
-        assert [requests.get(0.0), requests.get(0.0)] == ["stop", None]
+        assert [requests.get(0.0), requests.get(0.0)] == ["hurry", None]
 
     def test_signals_after_an_order_to_retire_ask_for_nothing_more(self, requests):
         requests.put("retire")
@@ -243,11 +245,25 @@ class TestOutage:
         outage.failed("dispatcher", RedisRefused("wrong password"))
         assert caplog.text.count("redis refuses") == 2
 
-    def test_each_site_for_itself(self, outage, caplog):
-        outage.failed("dispatcher", RedisUnavailable("gone"))
-        outage.failed("poller", RedisUnavailable("gone"))
+    def test_an_outage_is_told_once_whoever_notices_it_and_is_over_for_the_last_of_them(
+        self, outage, caplog
+    ):
+        caplog.set_level(logging.INFO)
+        for site in ("dispatcher", "poller"):
+            outage.failed(site, RedisUnavailable("gone"))
+        outage.worked("dispatcher")
+        assert "redis is back" not in caplog.text
+        outage.worked("poller")
+        assert caplog.text.count("redis is away") == 1
+        assert caplog.text.count("redis is back") == 1
 
+        outage.failed("poller", RedisUnavailable("gone"))
         assert caplog.text.count("redis is away") == 2
+
+    def test_refusals_are_told_for_each_site(self, outage, caplog):
+        for site in ("dispatcher", "poller", "poller"):
+            outage.failed(site, RedisRefused("NOPERM"))
+        assert caplog.text.count("redis refuses") == 2
 
 
 class TestLoop:
@@ -312,9 +328,11 @@ class TestHeartbeat:
         class Stub:
             @staticmethod
             def run(command):
+                seen.append(heartbeat.answered_since)
                 if away:
                     raise RedisUnavailable("gone")
 
+        seen = []
         heartbeat = Heartbeat(
             Outage(logging.getLogger("test")),
             Stub(),
@@ -333,11 +351,61 @@ class TestHeartbeat:
         away = True
         with pytest.raises(RedisUnavailable):
             heartbeat.tick()
+        assert seen == [None, 100, 100], "a beat that is under way has not failed"
         assert heartbeat.answered_since is None
 
         away = False
         heartbeat.tick()
         assert heartbeat.answered_since == 105
+
+
+class TestDelivery:
+    def test_one_that_was_given_back_does_not_begin(self):
+        delivery = Delivery(b"1.1.q", b"{}", parse(b'{"class":"a","jid":"b"}'), None, 0.0)
+        delivery.interrupted = True
+        with pytest.raises(JobInterrupted):
+            delivery.begin()
+        assert not delivery.begun
+
+    def test_one_that_begins_is_known_to_have_begun(self):
+        delivery = Delivery(b"1.1.q", b"{}", parse(b'{"class":"a","jid":"b"}'), None, 0.0)
+        delivery.begin()
+        assert delivery.begun
+
+
+class TestGuard:
+    @pytest.fixture
+    def guard(self, monkeypatch):
+        self.now, self.asked = 100.0, []
+        monkeypatch.setattr("cogworker.clock.monotonic", lambda: self.now)
+
+        def run(command):
+            self.asked.append(command.name)
+            return [str(number) for number in range(10)] if command.name == "workers" else []
+
+        runner = SimpleNamespace(run=run)
+        outage = Outage(logging.getLogger("test"))
+        return Guard(outage, runner, Keys("n"), "w", ["default"], 60.0)
+
+    def test_an_alarm_just_after_a_look_is_not_forgotten(self, guard, monkeypatch):
+        monkeypatch.setattr("random.random", lambda: 0.99)
+        guard.tick()
+        self.asked.clear()
+        guard.alarm()
+        self.now += 0.4
+        assert guard.tick() == pytest.approx(0.6)
+        assert self.asked == []
+        self.now += 0.6
+        guard.tick()
+        assert "queues" in self.asked, "after an alarm all keys are checked"
+
+    def test_all_keys_are_checked_by_one_worker_in_ten_of_ten(self, guard, monkeypatch):
+        for draw, all_keys in ((0.09, True), (0.11, False)):
+            self.now += 60
+            self.asked.clear()
+            monkeypatch.setattr("random.random", lambda draw=draw: draw)
+            guard.tick()
+            assert ("queues" in self.asked) == all_keys
 
 
 class TestWatch:
@@ -382,25 +450,39 @@ class TestWear:
     def test_says_once_that_the_jobs_are_done(self):
         said = []
         wear = Wear(Config(max_jobs=10), said.append)
-        wear.settled(9)
+        wear.ran(9)
         assert said == []
-        wear.settled(1)
-        wear.settled(5)
-        assert said == ["max_jobs"]
+        assert wear.jobs_left == 1
+        wear.ran(1)
+        wear.ran(5)
+        assert said == ["max_jobs jobs=10 limit=10"]
+        assert wear.jobs_left > 10**6, "its parent decides when it is replaced"
 
-    def test_says_once_that_it_needs_too_much_memory(self):
+    def test_says_once_that_it_needs_too_much_memory(self, monkeypatch):
+        used = iter((50, 101, 120, 200))
+        monkeypatch.setattr("cogworker._worker.wear.resident_kb", lambda: next(used))
         said = []
-        wear = Wear(Config(max_rss=1024), said.append)
+        wear = Wear(Config(max_rss=100 * 1024), said.append)
+        wear.check_memory()
+        assert said == []
         wear.check_memory()
         wear.check_memory()
-        [reason] = said
-        assert reason.startswith("max_rss rss=")
-        assert reason.endswith("limit=1024")
+        assert said == ["max_rss rss=103424 limit=102400"]
+
+    def test_a_limit_below_what_it_begins_with_is_an_error_and_ignored(self, monkeypatch, caplog):
+        monkeypatch.setattr("cogworker._worker.wear.resident_kb", lambda: 101)
+        said = []
+        wear = Wear(Config(max_rss=100 * 1024), said.append)
+        for _ in range(3):
+            wear.check_memory()
+        assert said == []
+        [record] = caplog.records
+        assert "raise it: rss=103424 max_rss=102400" in record.getMessage()
 
     def test_without_limits_it_says_nothing(self):
         said = []
         wear = Wear(Config(max_rss=2**50), said.append)
-        wear.settled(10**9)
+        wear.ran(10**9)
         wear.check_memory()
         assert said == []
 

@@ -5,7 +5,7 @@ worker is cut off, and one that starts later obeys, too.
 """
 
 import secrets
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Literal, NamedTuple
 
 from cogworker._engine.replies import text
@@ -14,10 +14,18 @@ from cogworker._redis.command import Command
 from cogworker._redis.keys import Keys
 
 ORDER_KEPT_S = 86400
+MOST_BELLS = 500
 
 Order = Literal["quiet", "resume", "stop"]
 Answer = Literal["ordered", "gone", "stopping"]
 """``gone``: there is no such worker; ``stopping``: it was told to stop before."""
+
+
+_ANSWERS: dict[bytes, Answer] = {
+    b"ordered": "ordered",
+    b"gone": "gone",
+    b"stopping": "stopping",
+}
 
 
 class Standing(NamedTuple):
@@ -42,9 +50,10 @@ class Pause(NamedTuple):
 
 def order(keys: Keys, worker: str, order: Order, by: str) -> Command[Answer]:
     """Give an order to a worker."""
-    names = (keys.workers, keys.orders(worker), keys.order_bell(worker))
-    args = (worker, order, by, ORDER_KEPT_S, secrets.token_hex(8))
-    return Command("order", scripts.ORDER, names, args, text)  # type: ignore[arg-type]
+    order_id = secrets.token_hex(8)
+    names = (keys.workers, keys.orders(worker), keys.order_bell(worker), keys.call(order_id))
+    args = (worker, order, by, ORDER_KEPT_S, order_id)
+    return Command("order", scripts.ORDER, names, args, lambda reply: _ANSWERS[reply])
 
 
 def standing(keys: Keys, worker: str) -> Command[Standing]:
@@ -66,18 +75,23 @@ def listen(keys: Keys, worker: str, timeout_s: float) -> Command[bytes | None]:
     return Command("bell", None, words, (f"{timeout_s:.3f}",), lambda reply: reply and reply[0])
 
 
-def pause_queue(
-    keys: Keys, queue: str, paused: bool, by: str, workers: Iterable[str]
-) -> Command[bool]:
-    """Pause a queue or let it go on, and tell all workers; answers whether that changed it."""
-    names = (keys.paused_queues, keys.pauses, *map(keys.order_bell, workers))
-    return Command("pause", scripts.PAUSE, names, (queue, _word(paused), by), bool)
+def pause_queue(keys: Keys, queue: str, paused: bool, by: str) -> Command[bool]:
+    """Pause a queue or let it go on; answers whether that changed it."""
+    names = (keys.paused_queues, keys.pauses, keys.call(secrets.token_hex(8)))
+    return Command("pause", scripts.PAUSE, names, (queue, _word(paused), by), _changed)
 
 
-def pause_intake(keys: Keys, paused: bool, by: str, workers: Iterable[str]) -> Command[bool]:
+def pause_intake(keys: Keys, paused: bool, by: str) -> Command[bool]:
     """Pause the intake of all workers, or let them take again; answers whether that changed it."""
-    names = (keys.intake, *map(keys.order_bell, workers))
-    return Command("intake", scripts.INTAKE, names, (_word(paused), by), bool)
+    names = (keys.intake, keys.call(secrets.token_hex(8)))
+    return Command("intake", scripts.INTAKE, names, (_word(paused), by), _changed)
+
+
+def ring(keys: Keys, workers: Sequence[str]) -> Iterable[Command[int]]:
+    """Have workers look for news at once, five hundred in a call."""
+    for start in range(0, len(workers), MOST_BELLS):
+        bells = [keys.order_bell(worker) for worker in workers[start : start + MOST_BELLS]]
+        yield Command("ring", scripts.RING, bells, (), int)
 
 
 def paused_queues(keys: Keys) -> Command[list[str]]:
@@ -118,3 +132,7 @@ def _moment(word: str) -> float | None:
 
 def _word(paused: bool) -> str:
     return "pause" if paused else "resume"
+
+
+def _changed(reply: bytes) -> bool:
+    return reply == b"1"

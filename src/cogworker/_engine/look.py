@@ -22,13 +22,8 @@ def workers(keys: Keys) -> Command[list[str]]:
 
 
 def beats(keys: Keys) -> Command[list[tuple[bytes, float]]]:
-    """The same with the time of their last beat, on the server's clock."""
-    return Command("beats", None, ("ZRANGE", keys.workers), (0, -1, "WITHSCORES"), _scored)
-
-
-def time() -> Command[float]:
-    """The server's time, in epoch seconds."""
-    return Command("time", None, ("TIME",), (), lambda reply: int(reply[0]) + int(reply[1]) / 1e6)
+    """The same with the seconds since their last beat."""
+    return Command("beats", scripts.BEATS, (keys.workers,), (), _scored)
 
 
 def stats(keys: Keys, queues: Sequence[str], workers: Sequence[str]) -> Command[list[int]]:

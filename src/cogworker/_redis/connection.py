@@ -62,13 +62,15 @@ class Connector:
         self._aio_pool.connection_kwargs.update(places[1])
 
     def loses_clock(self, error: Exception) -> bool:
-        """Whether an error says, for the first time, that scripts get no time from the server.
+        """Whether an error says that scripts get no time from the server.
 
         Its user may lack TIME, or it is older than Redis 5 and lets no script write after it. From
         then on scripts are given this process's clock.
         """
-        if self.clockless or not _NO_CLOCK.search(str(error)):
+        if not _NO_CLOCK.search(str(error)):
             return False
+        if self.clockless:  # another call has found out meanwhile
+            return True
         self.clockless = True
         logger.warning(
             "the server's clock can't be used, this host's is used instead, and workers change "

@@ -89,6 +89,10 @@ class Keys:
         """LIST: a token that tells a worker to look for orders; goes when heard, or in a minute."""
         return f"{self._worker}{worker}:bell"
 
+    def call(self, call_id: str) -> str:
+        """STRING: the answer to a call that steers, should it be sent again; for 15 minutes."""
+        return f"{self._namespace}call:{call_id}"
+
     def quarantine(self, key: str, number: int) -> str:
         """Any type: what was found under a key where it did not belong; expires after 30 days."""
         return f"{self._namespace}quarantine:{key.removeprefix(self._namespace)}:{number}"

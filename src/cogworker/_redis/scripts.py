@@ -37,6 +37,7 @@ def load(name: str) -> Script:
 
 
 BEAT = load("beat")
+BEATS = load("beats")
 DUE = load("due")
 EXAMINE = load("examine")
 INTAKE = load("intake")
@@ -46,6 +47,7 @@ PAUSE = load("pause")
 PUSH = load("push")
 QUARANTINE = load("quarantine")
 RESCUE = load("rescue")
+RING = load("ring")
 STALE = load("stale")
 STANDING = load("standing")
 STATS = load("stats")

@@ -3,6 +3,7 @@
 import contextlib
 import os
 import select
+import threading
 
 
 class Alarm:
@@ -17,13 +18,17 @@ class Alarm:
         os.set_blocking(self._write, False)
         self._waiting = False
         self._rung = False
+        self._lock = threading.Lock()
+        self._closed = False
 
     def ring(self) -> None:
         """End the current wait, or the next one."""
         self._rung = True
         if self._waiting:
-            with contextlib.suppress(BlockingIOError):  # the pipe is full: it is awake
-                os.write(self._write, b"!")
+            # The pipe's number may be another file's once it is closed; a full one is awake.
+            with self._lock, contextlib.suppress(BlockingIOError):
+                if not self._closed:
+                    os.write(self._write, b"!")
 
     def wait(self, timeout_s: float, also: int | None = None) -> bool:
         """Wait for a ring or the time-out; answers whether the file ``also`` can be read."""
@@ -44,5 +49,11 @@ class Alarm:
 
     def close(self) -> None:
         """Give back the pipe; later rings are ignored, since nobody waits."""
-        os.close(self._read)
-        os.close(self._write)
+        with self._lock:
+            if not self._closed:
+                self._closed = True
+                os.close(self._read)
+                os.close(self._write)
+
+    def __del__(self) -> None:
+        self.close()

@@ -37,7 +37,7 @@ from cogworker._worker.readiness import LONGEST_WAIT_S, SPREAD_AFTER_S, Readines
 from cogworker._worker.settlements import Settlements
 from cogworker._worker.slots import Slots
 from cogworker._worker.wear import Wear
-from cogworker.errors import RedisError
+from cogworker.errors import RedisError, RedisUnavailable
 
 logger = logging.getLogger("cogworker.worker")
 
@@ -48,8 +48,6 @@ UNSTARTED_PAUSE_S = 1.0
 """How long nothing is taken after a job could not be started: another worker may run it."""
 DEAF_S = 1.0
 """How long it does not listen for tokens after that has failed; it looks for jobs all the same."""
-LONGEST_STEP_S = 60.0
-"""A step that takes longer than this does not go on: it waits for answers a few times at most."""
 
 
 class Dispatcher:
@@ -66,6 +64,7 @@ class Dispatcher:
         *,
         concurrency: int,
         idle_s: float,
+        longest_step_s: float,
         outage: Outage,
         wear: Wear,
         fetch: Fetch,
@@ -79,6 +78,7 @@ class Dispatcher:
         self._performer = performer
         self._start = start
         self._idle_s = idle_s
+        self._longest_step_s = longest_step_s
         self._outage = outage
         self._wear = wear
         self._fetch = fetch
@@ -93,6 +93,8 @@ class Dispatcher:
         self._unstarted: deque[Delivery] = deque()
         self._closed = False
         self._wanted = 0
+        self._told_basic = fetch.basic
+        """How the server knows that this worker fetches; when that changes it must be told."""
         self._hungry = True
         self._look_again_at = 0.0
         self._take_again_at = 0.0
@@ -100,6 +102,7 @@ class Dispatcher:
         self._paused: frozenset[str] = frozenset()
         self.taking = True
         self._abandon_by: float | None = None
+        self._gave_up = False
         self.drained = threading.Event()
         self._ended = threading.Event()
 
@@ -147,8 +150,8 @@ class Dispatcher:
 
     @property
     def goes_on(self) -> bool:
-        """Whether it has done a step lately: none takes longer than a call without an answer."""
-        return clock.monotonic() - self._stepped_at < LONGEST_STEP_S
+        """Whether it has done a step lately."""
+        return clock.monotonic() - self._stepped_at < self._longest_step_s
 
     @property
     def held(self) -> int:
@@ -201,6 +204,7 @@ class Dispatcher:
             self._command
             or self.slots.has_finished
             or self.settlements.is_due(now)
+            or self._fetch.basic != self._told_basic
             or (self._hungry and self._want() > 0)
         )
 
@@ -209,7 +213,8 @@ class Dispatcher:
             return 0
         if self.settlements.stuck >= self.slots.size:
             return 0  # jobs that can't be settled must not pile up
-        return min(self.slots.free + self._ahead - self.slots.ready, MOST_TAKEN)
+        want = min(self.slots.free + self._ahead - self.slots.ready, MOST_TAKEN)
+        return min(want, self._wear.jobs_left - len(self._held))
 
     @property
     def _ahead(self) -> int:
@@ -240,18 +245,20 @@ class Dispatcher:
         self._readiness.learn(len(finished.deliveries), finished.ran_s, now)
         self._number += 1
         self._wanted = max(0, self._want())
+        self._told_basic = self._fetch.basic
         return self._moves.turn(
             self._worker,
             self._number,
             self.settlements.send(now),
             self._wanted,
             self._order.draw() if self._wanted else (),
-            at_most_once=self._fetch.basic,
+            at_most_once=self._told_basic,
         )
 
     def _digest_taken(self, turned: Turned) -> None:
         now = clock.monotonic()
-        self._paused = frozenset(turned.paused)
+        if self._wanted:
+            self._note_paused(frozenset(turned.paused))
         deliveries: list[Delivery] = []
         for taken in turned.taken:
             accepted = self._performer.accept(taken, now)
@@ -268,6 +275,11 @@ class Dispatcher:
             return
         for delivery in self.slots.offer(deliveries, sparing=self._ahead > 0):
             self._start(delivery)
+
+    def _note_paused(self, paused: frozenset[str]) -> None:
+        if paused != self._paused:
+            self._paused = paused
+            logger.info("paused queues: %s", ",".join(sorted(paused)) or "none")
 
     # Giving back.
 
@@ -334,7 +346,8 @@ class Dispatcher:
         try:
             yield
         except RedisError as error:
-            self._outage.failed("doorbell", error)
+            if not isinstance(error, RedisUnavailable):  # of an outage others tell
+                self._outage.failed("doorbell", error)
             self._deaf_until = clock.monotonic() + DEAF_S
 
     def _idle_pause(self) -> float:
@@ -353,6 +366,9 @@ class Dispatcher:
             return True
         if clock.monotonic() < self._abandon_by:
             return False
+        if self._gave_up:
+            return True
+        self._gave_up = True
         logger.error(
             "ending before all is settled: %d jobs stay in flight and will be rescued: worker=%s",
             len(self._held),

@@ -1,6 +1,8 @@
 """An exception as it is kept in a payload. Nothing that an exception does can stop this."""
 
 import traceback
+from pathlib import Path
+from types import TracebackType
 from typing import Any
 
 from cogworker import clock, payload
@@ -9,6 +11,7 @@ from cogworker.payload import MOST_MESSAGE_CHARACTERS
 
 MOST_BACKTRACE_LINES = 200
 MOST_CHARACTERS_A_LINE = 1000
+_OURS = str(Path(__file__).parents[1])
 
 
 def describe(error: BaseException) -> dict[str, Any]:
@@ -57,12 +60,21 @@ def _backtrace(error: BaseException) -> list[str]:
     try:
         lines = [
             line
-            for entry in traceback.format_tb(error.__traceback__, limit=-MOST_BACKTRACE_LINES)
+            for entry in traceback.format_tb(
+                _of_application(error.__traceback__), limit=-MOST_BACKTRACE_LINES
+            )
             for line in _clean(entry).rstrip("\n").split("\n")
         ]
     except BaseException as second:  # __traceback__ may be the job's code, a source file anything
         return [f"(the stack trace can't be shown: {type(second).__name__})"]
     return [line[:MOST_CHARACTERS_A_LINE] for line in lines[-MOST_BACKTRACE_LINES:]]
+
+
+def _of_application(trace: TracebackType | None) -> TracebackType | None:
+    """A trace without our own frames at its top: what the job did is of interest."""
+    while trace is not None and trace.tb_frame.f_code.co_filename.startswith(_OURS):
+        trace = trace.tb_next
+    return trace
 
 
 def _clean(text: str) -> str:

@@ -5,6 +5,10 @@ The host of an embedded worker is this one, which does not care; ``systemd.py`` 
 command line, and a swarm's parent hears of its workers through another one.
 """
 
+import logging
+
+logger = logging.getLogger("cogworker.worker")
+
 
 class Host:
     """A host that does not care."""
@@ -23,4 +27,5 @@ class Host:
 
     def worn_out(self, reason: str) -> bool:
         """The worker has reached ``max_jobs`` or ``max_rss``; answers whether it should stop."""
+        logger.warning("a worker that is worn out ends, and nobody here replaces it: %s", reason)
         return True

@@ -1,52 +1,41 @@
 """A worker's life, in order.
 
 1. Signals become requests, so that a stop is obeyed from the first moment on.
-2. The first beat succeeds; without Redis the worker waits for it. Only then may it take a job,
-   because a worker that holds jobs without having beaten would look dead.
-3. Heartbeat, dispatcher, poller and rescuer start.
-4. The main thread waits for requests: quiet, resume, stacks, stop, retire.
-5. Stop: take nothing more; give back what is ready; wait for what runs, up to
+2. The guard is there for keys of the wrong type, which could keep the first beat from succeeding.
+3. The first beat succeeds; without Redis the worker waits for it. Only then may it take a job,
+   because a worker that holds jobs without having beaten would look dead. What it was told from
+   afar is obeyed, too.
+4. Heartbeat, dispatcher, control, poller and rescuer start.
+5. The main thread waits for requests: quiet, resume, stacks, stop, retire, hurry.
+6. Stop: take nothing more; give back what is ready; wait for what runs, up to
    ``shutdown_timeout``; interrupt the rest and give it back; stop the loops; leave no trace.
-   A second stop request cuts the waiting short.
+   A request to hurry cuts the waiting short.
 """
 
 import logging
 import threading
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Literal
 
 from cogworker import clock, payload
-from cogworker._engine.places import InFlight
-from cogworker._redis.runner import ONCE, Runner
-from cogworker._worker import facts, stacks
+from cogworker._worker import stacks
 from cogworker._worker.delivery import Delivery
-from cogworker._worker.dispatcher import Dispatcher
 from cogworker._worker.executors.aio import AsyncExecutor
 from cogworker._worker.executors.threads import ThreadExecutor
-from cogworker._worker.fetch import Fetch
 from cogworker._worker.host import Host
-from cogworker._worker.loops.control import Control
-from cogworker._worker.loops.guard import Guard
-from cogworker._worker.loops.heartbeat import Heartbeat
-from cogworker._worker.loops.poller import Poller
-from cogworker._worker.loops.rescuer import Rescuer
-from cogworker._worker.order import QueueOrder
-from cogworker._worker.orphans import Orphans
-from cogworker._worker.outage import Outage
-from cogworker._worker.performer import Performer
+from cogworker._worker.parts import Parts
 from cogworker._worker.signals import Request, Requests
-from cogworker._worker.watch import Watch
-from cogworker._worker.wear import Wear
 from cogworker.client import Client
 from cogworker.config import Config, redacted
-from cogworker.errors import RedisError
+from cogworker.errors import RedisError, RedisUnavailable
 from cogworker.job import Job
 
 logger = logging.getLogger("cogworker.worker")
 
+Ending = Literal["stop", "retire"]
+"""Why a worker ended: it was stopped, or told from afar to go and not be replaced."""
+
 FIRST_BEAT_PAUSE_S = 1.0
-WATCHED_BEATS = 3
-"""For how many beats of its own a worker watches a silent one before it takes it for dead."""
 INTERRUPTED_GRACE_S = 1.0
 """How long interrupted jobs may take to unwind before they are given back anyway."""
 LAST_CALLS_S = 5.0
@@ -54,111 +43,64 @@ LAST_CALLS_S = 5.0
 
 
 class Launcher:
-    """Runs one worker in this process."""
+    """Runs one worker in this process.
+
+    ``is_ready`` tells whether it takes jobs; ``is_decided`` is set as soon as it does, or is over.
+    """
 
     def __init__(
         self, client: Client, jobs: Mapping[str, Job[..., Any]], config: Config, host: Host
     ) -> None:
         self._config = config
+        self._jobs = jobs
         self._host = host
         self._pulse_at = 0.0
         self._quiet = False
         self._intake_paused = False
+        self._stopping = False
+        self._hurried = False
+        self._retires = False
+        self._dispatching = False
         self.is_ready = False
-        self.settled_in = threading.Event()
-        self._jobs = jobs
-        self.identity = facts.new_identity()
-        self._worker = InFlight(self.identity)
-        self._fixed = facts.fixed_facts(self.identity, config)
+        self.is_decided = threading.Event()
         self.requests = Requests()
-        outage = Outage(logger, lambda: self._guard.alarm())
-        self._outage = outage
-        connector = client.runner.connector
-        side = Runner(connector, ONCE)
-        self._guard = Guard(
-            *(outage, side, client.keys),
-            [name for name, _ in config.queues],
-            config.orphan_check_interval,
+        self._parts = parts = Parts(
+            *(client, jobs, config),
+            start=self._start_delivery,
+            tell=self._tell,
+            on_worn_out=self._wear_out,
         )
-        fetch = Fetch(config, connector)
-        self._performer = Performer(jobs, client.moves, self._worker, fetch)
-        hot = Runner(connector, ONCE)
-        wear = Wear(config, self._wear_out)
-        self.dispatcher = Dispatcher(
-            hot,
-            client.moves,
-            self._worker,
-            QueueOrder(config),
-            self._performer,
-            self._start_delivery,
-            concurrency=config.concurrency,
-            idle_s=config.fetch_idle_max_interval,
-            outage=outage,
-            wear=wear,
-            fetch=fetch,
-            on_damage=self._guard.alarm,
-        )
-        slots = self.dispatcher.slots
+        self.identity = parts.worker.worker
+        self.dispatcher = parts.dispatcher
+        slots, performer = parts.dispatcher.slots, parts.performer
         self._threads = ThreadExecutor(
-            slots, self._performer.perform, self._performer.not_run, self._start_delivery
+            slots, performer.perform, performer.not_run, self._start_delivery
         )
         self._aio = AsyncExecutor(
-            slots,
-            self._performer.perform_async,
-            self._performer.not_run,
-            self._start_delivery,
+            *(slots, performer.perform_async, performer.not_run, self._start_delivery),
             client.aclose,
         )
-        self._runners = (hot, side)
-        self._heartbeat = Heartbeat(
-            outage, side, client.keys, self._worker, self._facts, config.heartbeat_interval, wear
-        )
-        self._control = Control(
-            outage, side, client.keys, self._worker, self._pass_on, self.dispatcher.look
-        )
-        self._poller = Poller(outage, side, client.moves, config.poll_interval, self._guard.alarm)
-        self._rescuer = Rescuer(
-            outage,
-            side,
-            client.moves,
-            self._worker,
-            threshold_s=config.orphan_threshold,
-            interval_s=config.orphan_check_interval,
-            orphans=Orphans(client.moves, config.max_orphanings),
-            watch=Watch(WATCHED_BEATS * config.heartbeat_interval),
-            answered_since=lambda: self._heartbeat.answered_since,
-        )
 
-    def run(self) -> Request:
-        """Live, until a stop request has been carried out; answers with it.
-
-        Signals are taken by the caller.
-        """
-        self._guard.start(self._config.orphan_check_interval)
-        ending = self._beat_first()
-        if ending is not None:
-            self._guard.stop(0.0)
-            self._control.stop(0.0)
-            self.dispatcher.alarm.close()
-            if self._heartbeat.answered_since is not None:
-                self._leave()
-            logger.info("stopped before it could begin: worker=%s", self.identity)
-        else:
-            self._start()
-            ending = self._live()
+    def run(self) -> Ending:
+        """Live, until a request to stop has been carried out. Signals are taken by the caller."""
+        try:
+            self._parts.guard.start(self._config.orphan_check_interval)
+            if self._beat_first():
+                self._start()
+                self._live()
+        except BaseException:
+            self._hurried = True
+            logger.exception("the worker can't go on, and stops: worker=%s", self.identity)
+            raise
+        finally:
             self._stop()
-        self.is_ready = False
-        self.settled_in.set()
-        for runner in self._runners:
-            runner.close()
-        return ending
+            self.is_ready = False
+            self.is_decided.set()
+        return "retire" if self._retires else "stop"
 
-    def _live(self) -> Request:
-        while True:
-            request = self.requests.get(self._pulse())
-            if self._obey(request):
-                assert request is not None  # noqa: S101 - it was obeyed
-                return request
+    def _live(self) -> None:
+        while not self._obey(self.requests.get(self._pulse())):
+            pass
 
     def _pulse(self) -> float | None:
         """Tell the host that all is well, as often as it wants; answers with the time until then.
@@ -170,7 +112,7 @@ class Launcher:
         if every_s is None:
             return None
         now = clock.monotonic()
-        if now >= self._pulse_at and self.dispatcher.goes_on and self._heartbeat.goes_on:
+        if now >= self._pulse_at and self.dispatcher.goes_on and self._parts.heartbeat.goes_on:
             self._pulse_at = now + every_s
             self._host.well()
         return min(every_s, max(0.01, self._pulse_at - now))
@@ -183,33 +125,39 @@ class Launcher:
             self._quiet = request == "quiet"
         elif request in ("pause intake", "resume intake"):
             self._intake_paused = request == "pause intake"
+        elif request == "retire":
+            self._retires = True
+        elif request == "hurry":
+            self._hurried = True
         self._take_or_not()
-        return request in ("stop", "retire")
+        return request in ("stop", "retire", "hurry")
 
-    def _obey_all(self, wait_s: float) -> Request | None:
-        """Carry out what is asked; answers with a request to stop, if there is one."""
+    def _obey_all(self, wait_s: float) -> bool:
+        """Carry out what is asked; answers whether one of it asks to stop."""
         while (request := self.requests.get(wait_s)) is not None:
             if self._obey(request):
-                return request
+                return True
             wait_s = 0.0
-        return None
+        return False
 
     def _take_or_not(self) -> None:
-        take = not self._quiet and not self._intake_paused
+        take = not (self._quiet or self._intake_paused or self._stopping)
         if take == self.dispatcher.taking:
             return
-        self._poller.paused = not take
+        self._parts.poller.paused = not take
         if take:
             self.dispatcher.resume()
             logger.info("resumed: worker=%s", self.identity)
         else:
             self.dispatcher.quiet()
-            logger.info("quiet: takes no more jobs: worker=%s", self.identity)
-        self._heartbeat.poke()
+            if not self._stopping:
+                logger.info("quiet: takes no more jobs: worker=%s", self.identity)
+        self._parts.heartbeat.poke()
 
-    def _pass_on(self, request: Request, by: str) -> None:
-        logger.info("told from afar: %s by=%s worker=%s", request, ascii(by), self.identity)
-        self.requests.put(request)
+    def _tell(self, request: Request, by: str) -> None:
+        who = f" by={by!a}" if by else ""
+        logger.info("told from afar: %s%s worker=%s", request, who, self.identity)
+        self.requests.put(request, f"told from afar{who}")
 
     def _log_stacks(self) -> None:
         try:
@@ -217,61 +165,84 @@ class Launcher:
         except Exception:  # a frame's source comes from the application's own loaders
             logger.exception("can't tell the stacks")
 
-    def _beat_first(self) -> Request | None:
-        """Beat once; answers with a request to stop, when one came first."""
+    def _beat_first(self) -> bool:
+        """Beat once and look for orders; answers False when a request to stop came first."""
+        outage = self._parts.outage
         while True:
             try:
-                self._heartbeat.tick()
-                self._control.look()  # a worker that starts obeys what is stored
+                self._parts.heartbeat.tick()
+                self._parts.control.look()  # a worker that starts obeys what is stored
             except RedisError as error:
-                self._outage.failed("first beat", error)
+                outage.failed("start", error)
+                if self._obey_all(FIRST_BEAT_PAUSE_S):
+                    return False
             else:
-                self._outage.worked("first beat")
-                return self._obey_all(0.0)
-            if (request := self._obey_all(FIRST_BEAT_PAUSE_S)) is not None:
-                return request
+                outage.worked("start")
+                return not self._obey_all(0.0)
 
     def _start(self) -> None:
-        self._heartbeat.start(self._config.heartbeat_interval)
+        parts = self._parts
+        parts.heartbeat.start(self._config.heartbeat_interval)
+        self._host.ready()
         threading.Thread(
             target=self.dispatcher.run, name="cogworker-dispatcher", daemon=True
         ).start()
-        self._guard.poke()
-        self._control.start()
-        self._poller.start()
-        self._rescuer.start()
+        self._dispatching = True
+        parts.guard.poke()
+        for loop in (parts.control, parts.poller, parts.rescuer):
+            loop.start()
         logger.info(
-            "ready: worker=%s concurrency=%d queues=%s redis=%s",
+            "ready: worker=%s concurrency=%d queues=%s redis=%s%s",
             self.identity,
             self._config.concurrency,
             ",".join(f"{name}*{weight}" for name, weight in self._config.queues),
             redacted(self._config.redis_url),
+            "" if self.dispatcher.taking else " quiet=true",
         )
         served = {name for name, _ in self._config.queues}
         for queue in sorted({job.queue for job in self._jobs.values()} - served):
             logger.info("jobs are declared for a queue that this worker does not take: %s", queue)
         self.is_ready = True
-        self.settled_in.set()
-        self._host.ready()
+        self.is_decided.set()
+
+    # The end.
 
     def _stop(self) -> None:
-        timeout_s = self._config.shutdown_timeout
-        logger.info("stopping: worker=%s timeout_s=%.0f", self.identity, timeout_s)
+        self._stopping = True
         self._host.stopping()
-        self._quiet = True
         self._take_or_not()
-        self._poller.stop(0.0)
-        self._rescuer.stop(0.0)
-        if not self._drain(timeout_s):
+        settled = self._stop_dispatching() if self._dispatching else True
+        for loop in self._parts.loops:
+            loop.stop(0.0)
+        deadline = clock.monotonic() + LAST_CALLS_S
+        for loop in self._parts.loops:
+            loop.stop(max(0.0, deadline - clock.monotonic()))
+        if not self._dispatching:
+            self.dispatcher.alarm.close()
+        if self._parts.heartbeat.has_beaten:
+            self._sign_off(settled)
+        self._parts.close()
+        logger.info("stopped: worker=%s", self.identity)
+
+    def _stop_dispatching(self) -> bool:
+        """Drain, interrupt and give back; answers whether the dispatcher came to its end."""
+        timeout_s = self._config.shutdown_timeout
+        logger.info(
+            "stopping: jobs=%d timeout_s=%.0f reason=%s worker=%s",
+            self.dispatcher.held,
+            timeout_s,
+            self.requests.why or "an error",
+            self.identity,
+        )
+        self._parts.poller.stop(0.0)
+        self._parts.rescuer.stop(0.0)
+        if self._hurried or not self._drain(timeout_s):
             self._interrupt()
         self.dispatcher.abandon(LAST_CALLS_S)
-        self.dispatcher.wait_until_ended(LAST_CALLS_S + self._config.redis_timeout)
+        settled = self.dispatcher.wait_until_ended(LAST_CALLS_S + self._config.redis_timeout)
         self._threads.stop(INTERRUPTED_GRACE_S)
         self._aio.stop(INTERRUPTED_GRACE_S)
-        for loop in (self._heartbeat, self._control, self._poller, self._rescuer, self._guard):
-            loop.stop(LAST_CALLS_S)
-        self._leave()
-        logger.info("stopped: worker=%s", self.identity)
+        return settled
 
     def _drain(self, timeout_s: float) -> bool:
         deadline = clock.monotonic() + timeout_s
@@ -282,13 +253,11 @@ class Launcher:
             if self.dispatcher.drained.wait(min(left, 0.1)):
                 break
             slots = self.dispatcher.slots
-            if slots.busy == slots.ready == 0 and self._outage.is_on("dispatcher"):
+            if slots.busy == slots.ready == 0 and self._parts.outage.is_on("dispatcher"):
                 break  # nothing runs any more, and nothing can be settled
             self._pulse()
-            request = self.requests.get(0.0)
-            if request == "stacks":
-                self._obey(request)
-            elif request in ("stop", "retire"):
+            self._obey_all(0.0)
+            if self._hurried:
                 logger.warning("asked to stop again: not waiting any longer")
                 return False
         return True
@@ -303,10 +272,13 @@ class Launcher:
             (self._aio if delivery.is_async else self._threads).interrupt(delivery)
         self.dispatcher.drained.wait(INTERRUPTED_GRACE_S)
 
-    def _leave(self) -> None:
+    def _sign_off(self, settled: bool) -> None:
+        """Leave no trace; a server that has just not answered is not asked again."""
         try:
+            if not settled:
+                raise RedisUnavailable("the last call got no answer")
             self.dispatcher.settle_rest()
-            self._rescuer.leave()
+            self._parts.rescuer.sign_off()
         except Exception as error:
             logger.error(
                 "can't sign off, this worker's jobs will be rescued: worker=%s error=%s",
@@ -316,12 +288,7 @@ class Launcher:
 
     def _wear_out(self, reason: str) -> None:
         if self._host.worn_out(reason):
-            self.requests.put("stop")
-
-    def _facts(self) -> dict[str, str]:
-        return facts.presence_facts(
-            self._fixed, self.dispatcher.slots.busy, not self.dispatcher.taking
-        )
+            self.requests.put("stop", f"worn out: {reason}")
 
     def _start_delivery(self, delivery: Delivery) -> None:
         try:

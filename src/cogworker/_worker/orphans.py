@@ -56,9 +56,16 @@ class Orphans:
         return [*self._moves.give_back(worker, back), *moves]
 
     def _bury(self, worker: InFlight, job: Taken, error: CogworkerError, **changes: int) -> Move:
-        logger.error("moved to dead: error=%s payload=%s", error, payload.excerpt(job.payload))
+        logger.error("moved to dead: %s error=%s", _label(job.payload), error)
         kept = failure.record(job.payload, job.queue, error, **changes)
         return self._moves.bury(worker, job.tag, kept)
+
+
+def _label(job: bytes) -> str:
+    try:
+        return payload.label(payload.parse(job))
+    except InvalidPayload:
+        return f"payload={payload.excerpt(job)}"
 
 
 def _must_not_repeat(job: bytes) -> bool:

@@ -17,17 +17,25 @@ from typing import Literal
 
 from cogworker import clock
 
-Request = Literal["stop", "retire", "quiet", "resume", "pause intake", "resume intake", "stacks"]
-"""``retire`` is a stop after which nobody puts another worker in this one's place. The intake is
-that of all workers: this one takes jobs while it is not quiet and the intake is not paused."""
+Request = Literal[
+    "stop", "retire", "hurry", "quiet", "resume", "pause intake", "resume intake", "stacks"
+]
+"""``retire`` is a stop after which nobody puts another worker in this one's place, ``hurry`` one
+that does not wait for running jobs. The intake is that of all workers: this one takes jobs while it
+is not quiet and the intake is not paused."""
 
 _MEANINGS: dict[signal.Signals, Request] = {
     signal.SIGTERM: "stop",
     signal.SIGINT: "stop",
+    signal.SIGHUP: "stop",
     signal.SIGTSTP: "quiet",
     signal.SIGCONT: "resume",
     signal.SIGTTIN: "stacks",
 }
+
+SAME_SIGNAL_S = 0.5
+"""A second stop signal that comes this soon is the first one: ``timeout``, for one, sends it to the
+process and to its group."""
 
 _taken = False
 """Whether this process's signals are requests now."""
@@ -37,31 +45,34 @@ class Requests:
     """What a worker has been asked to do, in order."""
 
     def __init__(self) -> None:
-        self._noted: deque[Request] = deque()
+        self._noted: deque[tuple[Request, str]] = deque()
         self._lock = threading.Lock()
         self._closed = False
         self._stopped = False
+        self._signalled_at: float | None = None
+        self.why = ""
+        """The reason of the request that was answered last."""
         self._lifeline: int | None = None
         self._has_parent = False
         self._read, self._write = os.pipe()
         os.set_blocking(self._read, False)
         os.set_blocking(self._write, False)
 
-    def put(self, request: Request) -> None:
-        """Ask, from any thread."""
+    def put(self, request: Request, why: str = "") -> None:
+        """Ask, from any thread, and say why."""
         with self._lock:  # the pipe's number may be another file's once it is closed
             if self._closed:
                 return
-            self._stopped = self._stopped or request in ("stop", "retire")
-            self._noted.append(request)
+            self._stopped = self._stopped or request in ("stop", "retire", "hurry")
+            self._noted.append((request, why))
             with contextlib.suppress(BlockingIOError):  # the pipe is full: the reader will wake
                 os.write(self._write, b"!")
 
     def obey_parent(self, lifeline: int) -> None:
         """Listen to a parent, too, by a pipe that it holds the other end of.
 
-        When that is closed, as by the parent's death, a stop is asked for; each byte in it asks for
-        one as well. Signals then ask for one stop only, however many there are: Ctrl-C and service
+        When that is closed, as by the parent's death, a stop is asked for; each byte in it asks to
+        hurry. Signals then ask for one stop only, however many there are: Ctrl-C and service
         managers signal all processes, and the parent passes on what its worker has got already.
         """
         self._lifeline = lifeline
@@ -83,21 +94,22 @@ class Requests:
                 self._hear_parent()
             if not ready and not self._noted:
                 return None
-        return self._noted.popleft()
+        request, self.why = self._noted.popleft()
+        return request
 
     def _hear_parent(self) -> None:
         assert self._lifeline is not None  # noqa: S101 - it was ready
         if os.read(self._lifeline, 1):
             self._stopped = True
-            self._noted.append("stop")
+            self._noted.append(("hurry", "the parent hurries"))
         else:
             self._lifeline = None
-            self._stop_once()
+            self._stop_once("the parent is gone")
 
-    def _stop_once(self) -> None:
+    def _stop_once(self, why: str) -> None:
         if not self._stopped:
             self._stopped = True
-            self._noted.append("stop")
+            self._noted.append(("stop", why))
 
     @contextlib.contextmanager
     def from_signals(self) -> Iterator[None]:
@@ -128,11 +140,18 @@ class Requests:
                 os.close(self._write)
 
     def _on_signal(self, number: int, _frame: FrameType | None) -> None:
-        request = _MEANINGS[signal.Signals(number)]
-        if self._has_parent and request == "stop":
-            self._stop_once()
+        request, why = _MEANINGS[signal.Signals(number)], f"signal={signal.Signals(number).name}"
+        if request != "stop":
+            self._noted.append((request, why))
+        elif self._has_parent:
+            self._stop_once(why)
         else:
-            self._noted.append(request)
+            now, before = clock.monotonic(), self._signalled_at
+            self._signalled_at = now
+            if before is None:
+                self._noted.append(("stop", why))
+            elif now - before > SAME_SIGNAL_S:
+                self._noted.append(("hurry", why))
 
 
 def _give_back_signals() -> None:

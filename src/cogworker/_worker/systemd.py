@@ -33,6 +33,10 @@ class Systemd(Host):
         """Say that the service goes down."""
         self.say("STOPPING=1")
 
+    def worn_out(self, reason: str) -> bool:
+        """Have the worker end: the service manager starts another one."""
+        return True
+
     def say(self, words: str) -> None:
         """Send one message; a manager that does not listen holds up nothing."""
         if not self._address:

@@ -13,11 +13,15 @@ from cogworker.config import Config
 logger = logging.getLogger("cogworker.worker")
 
 
+NO_LIMIT = 10**18
+
+
 class Wear:
     """Calls ``on_worn_out`` once, with the reason, when one of the two limits is reached."""
 
     def __init__(self, config: Config, on_worn_out: Callable[[str], None]) -> None:
-        self._jobs_left = config.max_jobs
+        self._max_jobs = config.max_jobs
+        self._ran = 0
         self._max_rss = config.max_rss
         self._on_worn_out = on_worn_out
         self._told = False
@@ -25,10 +29,16 @@ class Wear:
 
     def ran(self, jobs: int) -> None:
         """Note that runs have ended here."""
-        if self._jobs_left is not None:
-            self._jobs_left -= jobs
-            if self._jobs_left <= 0:
-                self._tell("max_jobs")
+        self._ran += jobs
+        if self._max_jobs is not None and self._ran >= self._max_jobs:
+            self._tell(f"max_jobs jobs={self._ran} limit={self._max_jobs}")
+
+    @property
+    def jobs_left(self) -> int:
+        """How many more may be begun; a worker that goes on though it is worn out has no limit."""
+        if self._max_jobs is None or self._told:
+            return NO_LIMIT
+        return self._max_jobs - self._ran
 
     def check_memory(self) -> None:
         """Look at the process's memory; the first time before any job has run."""

@@ -8,8 +8,10 @@ if found == 'none' or found == ARGV[1] then return {} end
 local aside, shortest
 for i = 2, #KEYS do
   local left = redis.call('PTTL', KEYS[i]) -- -2 when the name is free
+  if left == -1 then left = math.huge end -- somebody wants to keep that one
   if not shortest or left < shortest then aside, shortest = KEYS[i], left end
 end
+redis.call('UNLINK', aside)
 redis.call('RENAME', KEYS[1], aside)
 redis.call('EXPIRE', aside, ARGV[2])
 return {found, aside}

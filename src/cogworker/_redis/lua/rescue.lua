@@ -17,8 +17,13 @@ local left = redis.call('HLEN', KEYS[4]) - redis.call('HEXISTS', KEYS[4], '@turn
 if left == 0 then
   -- A worker that wakes goes on with its turns: without their number, a packet that comes late
   -- could take other jobs under the tags that it still settles.
-  if threshold == '' then redis.call('DEL', KEYS[4]) else redis.call('EXPIRE', KEYS[4], 3600) end
-  redis.call('DEL', KEYS[3], KEYS[5], KEYS[6])
+  -- One that was cut off still has to obey what it was told meanwhile.
+  if threshold == '' then
+    redis.call('DEL', KEYS[4], KEYS[5], KEYS[6])
+  else
+    redis.call('EXPIRE', KEYS[4], 3600)
+  end
+  redis.call('DEL', KEYS[3])
   redis.call('ZREM', KEYS[2], worker)
 end
 return {'rescued', lost, failed, problems}

@@ -3,12 +3,15 @@
 import logging
 import threading
 
+from cogworker import clock
 from cogworker._worker.outage import Outage
 from cogworker.errors import RedisError
 
 logger = logging.getLogger("cogworker.worker")
 
 LONGEST_BACK_OFF_S = 30.0
+LONGEST_TICK_S = 120.0
+"""A tick that takes longer does not go on: its calls are given up much earlier."""
 
 
 class Loop:
@@ -26,6 +29,7 @@ class Loop:
         self._stopping = threading.Event()
         self._poked = threading.Event()
         self._thread: threading.Thread | None = None
+        self._due_at = 0.0
 
     def tick(self) -> float:
         """Do the duty once."""
@@ -49,10 +53,14 @@ class Loop:
         """Make the next tick now; from any thread."""
         self._poked.set()
 
+    def close(self) -> None:
+        """Give back what the loop alone uses; called in its thread, at its end."""
+
     @property
     def goes_on(self) -> bool:
-        """Whether its thread lives."""
-        return self._thread is not None and self._thread.is_alive()
+        """Whether its thread lives and no tick takes much too long."""
+        alive = self._thread is not None and self._thread.is_alive()
+        return alive and clock.monotonic() - self._due_at < LONGEST_TICK_S
 
     @property
     def stopping(self) -> bool:
@@ -79,9 +87,11 @@ class Loop:
             else:
                 self._outage.worked(self.name)
                 back_off_s = 1.0
+        self.close()
 
     def _wait(self, pause_s: float) -> bool:
         """Wait for the next tick, or a poke; answers whether it is time to end."""
+        self._due_at = clock.monotonic() + pause_s
         self._poked.wait(pause_s)
         self._poked.clear()
         return self._stopping.is_set()

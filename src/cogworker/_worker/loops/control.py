@@ -60,6 +60,8 @@ class Control(Loop):
     def tick(self) -> float:
         """Look, and wait at the bell."""
         self.look()
+        if self.stopping:
+            return 0.0
         if not self._doorbell.listening:
             self._doorbell.listen(
                 control.listen(self._keys, self._worker.worker, LISTEN_S), LISTEN_S
@@ -73,5 +75,8 @@ class Control(Loop):
         self._stopping.set()
         self._alarm.ring()
         super().stop(timeout_s)
+
+    def close(self) -> None:
+        """Close what its thread has used; called there."""
         self._doorbell.close()
         self._alarm.close()

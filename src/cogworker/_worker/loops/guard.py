@@ -18,35 +18,52 @@ SHORTEST_PAUSE_S = 1.0
 
 
 class Guard(Loop):
-    """Checks all keys of the installation once in a while, and at once when one was found damaged.
+    """Checks keys once in a while, and at once when one was found damaged.
 
-    ``queues`` are those of this worker, which are checked even if no job was ever in them.
+    In time each worker checks the keys that are always there and those of its own; the keys of all
+    queues and workers are checked by one of them, by lot, so that a large fleet asks no more than a
+    small one. ``queues`` are this worker's, which are checked even if no job was ever in them.
     """
 
     name = "guard"
 
     def __init__(
-        self, outage: Outage, runner: Runner, keys: Keys, queues: list[str], interval_s: float
+        self,
+        outage: Outage,
+        runner: Runner,
+        keys: Keys,
+        worker: str,
+        queues: list[str],
+        interval_s: float,
     ) -> None:
         super().__init__(outage)
         self._runner = runner
         self._keys = keys
+        self._worker = worker
         self._queues = queues
         self._interval_s = interval_s
+        self._alarmed = False
         self._looked_at = float("-inf")
 
     def alarm(self) -> None:
-        """Somebody met a key that can't be used, or was refused something: check now."""
-        if clock.monotonic() - self._looked_at >= SHORTEST_PAUSE_S:
+        """Somebody met a key of the wrong type: check all, now or a second after the last time."""
+        if not self._alarmed:
+            self._alarmed = True
             self.poke()
 
     def tick(self) -> float:
         """Check the keys that are always there, then those that they name."""
+        if (early_s := self._looked_at + SHORTEST_PAUSE_S - clock.monotonic()) > 0:
+            return early_s
         self._looked_at = clock.monotonic()
+        alarmed, self._alarmed = self._alarmed, False
         self._check(quarantine.fixed(self._keys))
-        queues = {*self._queues, *self._runner.run(look.queues(self._keys))}
         workers = self._runner.run(look.workers(self._keys))
-        self._check(quarantine.growing(self._keys, queues, workers))
+        if alarmed or random.random() * len(workers) <= 1.0:  # noqa: S311 - a lot, no secret
+            queues = {*self._queues, *self._runner.run(look.queues(self._keys))}
+            self._check(quarantine.growing(self._keys, queues, {*workers, self._worker}))
+        else:
+            self._check(quarantine.growing(self._keys, self._queues, [self._worker]))
         return self._interval_s * random.uniform(0.75, 1.0)  # noqa: S311 - only spreads the load
 
     def _check(self, expected: Mapping[str, str]) -> None:

@@ -38,6 +38,7 @@ class Heartbeat(Loop):
         self._interval_s = interval_s
         self._wear = wear
         self._answered_since: float | None = None
+        self.has_beaten = False
 
     @property
     def answered_since(self) -> float | None:
@@ -52,6 +53,7 @@ class Heartbeat(Loop):
         except BaseException:
             self._answered_since = None
             raise
+        self.has_beaten = True
         if self._answered_since is None:
             self._answered_since = clock.monotonic()
         self._wear.check_memory()

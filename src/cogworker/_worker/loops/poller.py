@@ -8,6 +8,7 @@ from cogworker import clock, payload
 from cogworker._engine.moves import Moves
 from cogworker._engine.places import Place
 from cogworker._engine.plan import Move
+from cogworker._engine.quarantine import is_wrong_type
 from cogworker._engine.replies import Due, Moved
 from cogworker._redis.runner import Runner
 from cogworker._worker.loops.base import Loop
@@ -50,7 +51,7 @@ class Poller(Loop):
             due = self._runner.run(self._moves.due(PAGE, PAGE_BYTES))
             for key, error in due.problems:
                 logger.error("a set can't be read: key=%s error=%s", key, error)
-                self._on_damage()
+                self._note_damage(error)
             moves = [
                 *self._promotions(Place.SCHEDULE, due.schedule, due.time),
                 *self._promotions(Place.RETRY, due.retry, due.time),
@@ -94,9 +95,9 @@ class Poller(Loop):
                 error,
                 payload.excerpt(entry),
             )
+            self._note_damage(error)
         failed = {entry for entry, _ in moved.failed}
         if failed:
-            self._on_damage()
             moves = [
                 self._moves.postpone(
                     place, [entry for entry in entries if entry in failed], POSTPONED_S
@@ -104,3 +105,7 @@ class Poller(Loop):
                 for place, entries in ((Place.SCHEDULE, due.schedule), (Place.RETRY, due.retry))
             ]
             self._runner.run(self._moves.move(moves))
+
+    def _note_damage(self, error: str) -> None:
+        if is_wrong_type(error):
+            self._on_damage()

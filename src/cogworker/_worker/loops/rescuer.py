@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterator, Sequence
 
 from cogworker import clock
 from cogworker._engine.moves import Moves
-from cogworker._engine.places import InFlight
+from cogworker._engine.places import InFlight, Queue
+from cogworker._engine.quarantine import is_wrong_type
 from cogworker._engine.replies import NOTHING_HELD, Moved, Taken
 from cogworker._kinds import printable
 from cogworker._redis.runner import Runner
@@ -47,6 +48,7 @@ class Rescuer(Loop):
         orphans: Orphans,
         watch: Watch,
         answered_since: Callable[[], float | None],
+        on_damage: Callable[[], None],
     ) -> None:
         super().__init__(outage)
         self._runner = runner
@@ -57,6 +59,7 @@ class Rescuer(Loop):
         self._orphans = orphans
         self._watch = watch
         self._answered_since = answered_since
+        self._on_damage = on_damage
 
     def tick(self) -> float:
         """Look for dead workers and bring back what they held."""
@@ -68,7 +71,7 @@ class Rescuer(Loop):
             return min(WATCH_PAUSE_S, self._interval_s)
         return self._interval_s * random.uniform(0.75, 1.0)  # noqa: S311 - only spreads the load
 
-    def leave(self) -> None:
+    def sign_off(self) -> None:
         """At this worker's end: give back whatever is still in its name, and forget it."""
         held = self._runner.run(self._moves.examine(self._worker, None)) or NOTHING_HELD
         for jobs in _newest_first(held.jobs):
@@ -93,24 +96,33 @@ class Rescuer(Loop):
             self._rescue(dead)
         except RedisUnavailable:
             raise
-        except Exception:
+        except Exception as error:
+            if is_wrong_type(error):
+                self._on_damage()
             logger.exception("can't rescue a worker's jobs: worker=%s", printable(dead.worker))
 
     def _rescue(self, dead: InFlight) -> None:
         held = self._runner.run(self._moves.examine(dead, self._threshold_s))
         if held is None:
             return
-        rescued = 0
+        rescued = buried = 0
         for jobs in _newest_first(held.jobs):
             moves = self._orphans.of_dead(dead, jobs, held.at_most_once)
             moved = self._runner.run(self._moves.rescue(dead, self._threshold_s, moves))
             if moved is None:
                 logger.info("a worker thought dead beats again: worker=%s", printable(dead.worker))
                 break
-            rescued += len(jobs) - len(moved.lost) - len(moved.failed)
+            dead_now = sum(move.jobs for move in moves if not isinstance(move.target, Queue))
+            buried += dead_now
+            rescued += len(jobs) - dead_now - len(moved.lost) - len(moved.failed)
             _log_failures(dead, moved)
-        if rescued:
-            logger.warning("rescued: jobs=%d worker=%s", rescued, printable(dead.worker))
+        if rescued or buried:
+            logger.warning(
+                "rescued: jobs=%d worker=%s%s",
+                rescued,
+                printable(dead.worker),
+                f" dead={buried}" if buried else "",
+            )
 
 
 def _log_failures(worker: InFlight, moved: Moved | None) -> None:
