@@ -24,7 +24,7 @@ class InlineWorker:
             *(app.client, app.jobs, for_worker(app.config, {"concurrency": concurrency})),
             start=self._start,
             tell=lambda request, by: self.orders.append(request),
-            on_worn_out=lambda reason: None,
+            on_worn_out=lambda reason: False,
             watched_beats=0,  # time passes when a test says so
         )
         self.worker, self.performer = parts.worker, parts.performer

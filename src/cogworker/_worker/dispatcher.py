@@ -37,7 +37,7 @@ from cogworker._worker.readiness import LONGEST_WAIT_S, SPREAD_AFTER_S, Readines
 from cogworker._worker.settlements import Settlements
 from cogworker._worker.slots import Slots
 from cogworker._worker.wear import Wear
-from cogworker.errors import RedisError, RedisUnavailable
+from cogworker.errors import RedisError
 
 logger = logging.getLogger("cogworker.worker")
 
@@ -346,8 +346,7 @@ class Dispatcher:
         try:
             yield
         except RedisError as error:
-            if not isinstance(error, RedisUnavailable):  # of an outage others tell
-                self._outage.failed("doorbell", error)
+            self._outage.failed("doorbell", error)
             self._deaf_until = clock.monotonic() + DEAF_S
 
     def _idle_pause(self) -> float:

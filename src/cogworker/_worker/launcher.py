@@ -173,11 +173,11 @@ class Launcher:
                 self._parts.heartbeat.tick()
                 self._parts.control.look()  # a worker that starts obeys what is stored
             except RedisError as error:
-                outage.failed("start", error)
+                outage.failed("first beat", error)
                 if self._obey_all(FIRST_BEAT_PAUSE_S):
                     return False
             else:
-                outage.worked("start")
+                outage.worked("first beat")
                 return not self._obey_all(0.0)
 
     def _start(self) -> None:
@@ -228,11 +228,11 @@ class Launcher:
         """Drain, interrupt and give back; answers whether the dispatcher came to its end."""
         timeout_s = self._config.shutdown_timeout
         logger.info(
-            "stopping: jobs=%d timeout_s=%.0f reason=%s worker=%s",
+            "stopping: worker=%s jobs=%d timeout_s=%.0f reason=%s",
+            self.identity,
             self.dispatcher.held,
             timeout_s,
             self.requests.why or "an error",
-            self.identity,
         )
         self._parts.poller.stop(0.0)
         self._parts.rescuer.stop(0.0)
@@ -286,9 +286,11 @@ class Launcher:
                 error,
             )
 
-    def _wear_out(self, reason: str) -> None:
-        if self._host.worn_out(reason):
+    def _wear_out(self, reason: str) -> bool:
+        ends = self._host.worn_out(reason)
+        if ends:
             self.requests.put("stop", f"worn out: {reason}")
+        return ends
 
     def _start_delivery(self, delivery: Delivery) -> None:
         try:

@@ -24,7 +24,7 @@ class Outage:
         self._on_damage = on_damage
         self._lock = threading.Lock()
         self._since: dict[str, float] = {}
-        self._told: dict[str, float] = {}
+        self._told: dict[tuple[str, str], float] = {}
 
     def is_on(self, site: str) -> bool:
         """Whether the last call of ``site`` got no answer, or a refusal."""
@@ -33,39 +33,34 @@ class Outage:
     def failed(self, site: str, error: Exception) -> None:
         """A call of ``site`` got no answer, or a refusal.
 
-        That the server is away is logged once, whoever notices; what it refuses, once for each
-        site; both again after a minute.
+        Logged the first time, then once a minute; each of both, since one may follow the other.
         """
         now = clock.monotonic()
-        away = isinstance(error, RedisUnavailable)
-        subject = "away" if away else site
+        what = "is away" if isinstance(error, RedisUnavailable) else "refuses"
         with self._lock:
             since = self._since.setdefault(site, now)
-            tell = now - self._told.get(subject, float("-inf")) >= REPEAT_S
+            tell = now - self._told.get((site, what), float("-inf")) >= REPEAT_S
             if tell:
-                self._told[subject] = now
+                self._told[site, what] = now
         if is_wrong_type(error):
             self._on_damage()
         if tell:
             self._logger.warning(
                 "redis %s, trying again: site=%s for_s=%.0f error=%s",
-                "is away" if away else "refuses",
+                what,
                 site,
                 now - since,
                 error,
             )
 
     def worked(self, site: str) -> None:
-        """A call of ``site`` was answered; said when the last of those that were not is."""
+        """A call of ``site`` was answered."""
         if site not in self._since:
             return
         with self._lock:
             since = self._since.pop(site, None)
-            self._told.pop(site, None)
-            over = since is not None and not self._since
-            if over:
-                self._told.pop("away", None)
-        if over and since is not None:
+            self._told = {told: at for told, at in self._told.items() if told[0] != site}
+        if since is not None:
             self._logger.info(
                 "redis is back: site=%s after_s=%.1f", site, clock.monotonic() - since
             )

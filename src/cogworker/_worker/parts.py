@@ -51,7 +51,7 @@ class Parts:
         *,
         start: Callable[[Delivery], None],
         tell: Callable[[Request, str], None],
-        on_worn_out: Callable[[str], None],
+        on_worn_out: Callable[[str], bool],
         watched_beats: int = WATCHED_BEATS,
     ) -> None:
         self._client = client

@@ -17,15 +17,19 @@ NO_LIMIT = 10**18
 
 
 class Wear:
-    """Calls ``on_worn_out`` once, with the reason, when one of the two limits is reached."""
+    """Calls ``on_worn_out`` once, with the reason, when one of the two limits is reached.
 
-    def __init__(self, config: Config, on_worn_out: Callable[[str], None]) -> None:
+    It answers whether the worker ends now, or goes on until somebody replaces it.
+    """
+
+    def __init__(self, config: Config, on_worn_out: Callable[[str], bool]) -> None:
         self._max_jobs = config.max_jobs
         self._ran = 0
         self._max_rss = config.max_rss
         self._on_worn_out = on_worn_out
         self._told = False
         self._has_checked = False
+        self._ends = True
 
     def ran(self, jobs: int) -> None:
         """Note that runs have ended here."""
@@ -36,9 +40,9 @@ class Wear:
     @property
     def jobs_left(self) -> int:
         """How many more may be begun; a worker that goes on though it is worn out has no limit."""
-        if self._max_jobs is None or self._told:
+        if self._max_jobs is None or (self._told and not self._ends):
             return NO_LIMIT
-        return self._max_jobs - self._ran
+        return max(0, self._max_jobs - self._ran)
 
     def check_memory(self) -> None:
         """Look at the process's memory; the first time before any job has run."""
@@ -63,4 +67,4 @@ class Wear:
         if not self._told:
             self._told = True
             logger.info("worn out: reason=%s", reason)
-            self._on_worn_out(reason)
+            self._ends = self._on_worn_out(reason)
