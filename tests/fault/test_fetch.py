@@ -304,6 +304,31 @@ def test_a_busy_worker_that_changes_over_says_so_for_what_it_holds(tmp_path):
         app.close()
 
 
+def test_what_a_rescuer_without_a_clock_takes_from_a_reliable_worker_does_not_run_again(tmp_path):
+    with server(tmp_path) as own:
+        own.start()
+        without_time(own.client)
+        reliable, clockless = Cogworker(redis_url=own.url), Cogworker(redis_url=user_url(own))
+
+        @reliable.job(name="job")
+        def job():
+            raise AssertionError("it must not run again")
+
+        job.enqueue()
+        doomed = InlineWorker(reliable, run_jobs=False)
+        doomed.beat()
+        doomed.turn()
+        all_workers_are_dead(own.client, reliable.client.keys)
+        rescuer = InlineWorker(clockless)
+        rescuer.beat()
+        rescuer.rescue()
+
+        [dead] = Inspector(reliable).dead()
+        assert dead.payload["error_class"] == DEAD
+        reliable.close()
+        clockless.close()
+
+
 def test_async_producers_do_without_time_too(tmp_path):
 
     async def program(app, job):

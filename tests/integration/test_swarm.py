@@ -397,14 +397,14 @@ def test_a_pulse_tells_that_all_duties_go_on(app):
     assert worker.wait_until_ready(30)
     eventually(lambda: host.heard > 3)
 
-    launcher._heartbeat.stop(10)  # as if its thread had died
+    launcher._parts.heartbeat.stop(10)  # as if its thread had died
     before = host.heard
     worker.stop()
     worker.join(30)
     assert host.heard <= before + 1
 
     launcher.dispatcher._stepped_at -= 3600  # as if a step had not come back for an hour
-    launcher._heartbeat._thread = threading.current_thread()
+    launcher._parts.heartbeat._thread = threading.current_thread()
     launcher._pulse_at = 0.0
     before = host.heard
     launcher._pulse()

@@ -40,6 +40,8 @@ INTERRUPTED_GRACE_S = 1.0
 """How long interrupted jobs may take to unwind before they are given back anyway."""
 LAST_CALLS_S = 5.0
 """How long the last calls may take when Redis does not answer."""
+LAST_TRY_S = 1.0
+"""The same when it has not answered for a while."""
 
 
 class Launcher:
@@ -183,7 +185,8 @@ class Launcher:
     def _start(self) -> None:
         parts = self._parts
         parts.heartbeat.start(self._config.heartbeat_interval)
-        self._host.ready()
+        self._announce()
+        self._host.ready()  # before a job can wear it out
         threading.Thread(
             target=self.dispatcher.run, name="cogworker-dispatcher", daemon=True
         ).start()
@@ -191,6 +194,10 @@ class Launcher:
         parts.guard.poke()
         for loop in (parts.control, parts.poller, parts.rescuer):
             loop.start()
+        self.is_ready = True
+        self.is_decided.set()
+
+    def _announce(self) -> None:
         logger.info(
             "ready: worker=%s concurrency=%d queues=%s redis=%s%s",
             self.identity,
@@ -202,8 +209,6 @@ class Launcher:
         served = {name for name, _ in self._config.queues}
         for queue in sorted({job.queue for job in self._jobs.values()} - served):
             logger.info("jobs are declared for a queue that this worker does not take: %s", queue)
-        self.is_ready = True
-        self.is_decided.set()
 
     # The end.
 
@@ -238,7 +243,10 @@ class Launcher:
         self._parts.rescuer.stop(0.0)
         if self._hurried or not self._drain(timeout_s):
             self._interrupt()
-        self.dispatcher.abandon(LAST_CALLS_S)
+        for loop in self._parts.loops:
+            loop.stop(0.0)
+        away = self._parts.outage.is_on("dispatcher")
+        self.dispatcher.abandon(LAST_TRY_S if away else LAST_CALLS_S)
         settled = self.dispatcher.wait_until_ended(LAST_CALLS_S + self._config.redis_timeout)
         self._threads.stop(INTERRUPTED_GRACE_S)
         self._aio.stop(INTERRUPTED_GRACE_S)
@@ -252,9 +260,6 @@ class Launcher:
                 return False
             if self.dispatcher.drained.wait(min(left, 0.1)):
                 break
-            slots = self.dispatcher.slots
-            if slots.busy == slots.ready == 0 and self._parts.outage.is_on("dispatcher"):
-                break  # nothing runs any more, and nothing can be settled
             self._pulse()
             self._obey_all(0.0)
             if self._hurried:

@@ -118,6 +118,7 @@ class Parts:
             orphans=Orphans(self._client.moves, config.max_orphanings),
             watch=Watch(watched_beats * config.heartbeat_interval),
             answered_since=lambda: self.heartbeat.answered_since,
+            clockless=lambda: self.side.connector.clockless,
             on_damage=self.guard.alarm,
         )
 

@@ -33,7 +33,7 @@ _MEANINGS: dict[signal.Signals, Request] = {
     signal.SIGTTIN: "stacks",
 }
 
-SAME_SIGNAL_S = 0.5
+SAME_SIGNAL_S = 0.05
 """A second stop signal that comes this soon is the first one: ``timeout``, for one, sends it to the
 process and to its group."""
 
@@ -146,11 +146,11 @@ class Requests:
         elif self._has_parent:
             self._stop_once(why)
         else:
-            now, before = clock.monotonic(), self._signalled_at
-            self._signalled_at = now
-            if before is None:
+            now = clock.monotonic()
+            if self._signalled_at is None:
+                self._signalled_at = now
                 self._noted.append(("stop", why))
-            elif now - before > SAME_SIGNAL_S:
+            elif now - self._signalled_at > SAME_SIGNAL_S:
                 self._noted.append(("hurry", why))
 
 

@@ -19,6 +19,7 @@ class Systemd(Host):
         self._address = os.environ.get("NOTIFY_SOCKET", "")
         if self._address.startswith("@"):  # a socket without a file
             self._address = "\0" + self._address[1:]
+        self._has_failed = False
         self.pulse_s = _pulse_s() if self._address else None
 
     def ready(self) -> None:
@@ -46,7 +47,11 @@ class Systemd(Host):
                 sender.setblocking(False)
                 sender.sendto(words.encode(), self._address)
         except OSError as error:
-            logger.warning("can't notify the service manager: words=%s error=%s", words, error)
+            if not self._has_failed:
+                logger.warning("can't notify the service manager: words=%s error=%s", words, error)
+            self._has_failed = True
+        else:
+            self._has_failed = False
 
 
 def _pulse_s() -> float | None:

@@ -5,5 +5,5 @@
 local order = redis.call('HMGET', KEYS[1], 'id', 'order', 'by')
 return {
   order[1] or '', order[2] or '', order[3] or '', redis.call('HGET', KEYS[2], 'by') or '',
-  redis.call('EXISTS', KEYS[2])
+  redis.call('HEXISTS', KEYS[2], 'by')
 }

@@ -1,9 +1,11 @@
 """Runs plain functions in threads that are started as they are needed."""
 
+import contextlib
 import ctypes
 import logging
 import os
 import threading
+from collections import deque
 from collections.abc import Callable
 from queue import SimpleQueue
 
@@ -29,7 +31,8 @@ class ThreadExecutor:
         self._perform = perform
         self._not_run = not_run
         self._pass_on = pass_on
-        self._queue: SimpleQueue[Delivery | None] = SimpleQueue()
+        self._waiting: deque[Delivery | None] = deque()
+        self._tokens: SimpleQueue[None] = SimpleQueue()
         self._lock = threading.Lock()
         self._threads: list[threading.Thread] = []
         self._load = 0
@@ -45,7 +48,7 @@ class ThreadExecutor:
             if len(self._threads) <= self._load and len(self._threads) < self._slots.size:
                 self._start_thread()
             self._load += 1
-        self._queue.put(delivery)
+        self._put(delivery)
 
     def interrupt(self, delivery: Delivery) -> None:
         """Raise JobInterrupted in the thread that runs a delivery, as soon as it runs Python."""
@@ -57,7 +60,7 @@ class ThreadExecutor:
     def stop(self, timeout_s: float) -> None:
         """Let the threads end once they have nothing to run; wait for those that do."""
         for _ in self._threads:
-            self._queue.put(None)
+            self._put(None)
         for thread in self._threads:
             if not self._runs:
                 thread.join(timeout_s)
@@ -79,11 +82,28 @@ class ThreadExecutor:
             try:
                 return self._run_deliveries(threading.get_ident())
             except BaseException as error:  # an exception meant for a run that was over already
+                self._tokens.put(None)  # it may have come with one
                 if not isinstance(error, JobInterrupted):
                     logger.exception("an exception reached an idle slot, and is ignored")
 
+    def _put(self, delivery: Delivery | None) -> None:
+        self._waiting.append(delivery)
+        self._tokens.put(None)
+
+    def _get(self) -> Delivery | None:
+        """Wait for the next delivery; None when there will be no more.
+
+        A token only says that something may be there. An exception that was raised into this thread
+        while it waited comes as the wait ends, and what the wait would have answered is lost.
+        """
+        while True:
+            self._tokens.get()
+            if self._waiting:
+                with contextlib.suppress(IndexError):  # another thread was faster
+                    return self._waiting.popleft()
+
     def _run_deliveries(self, ident: int) -> None:
-        while (delivery := self._queue.get()) is not None:
+        while (delivery := self._get()) is not None:
             following: Delivery | None = delivery
             try:
                 while following is not None and not following.is_async:

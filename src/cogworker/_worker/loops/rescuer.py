@@ -48,6 +48,7 @@ class Rescuer(Loop):
         orphans: Orphans,
         watch: Watch,
         answered_since: Callable[[], float | None],
+        clockless: Callable[[], bool],
         on_damage: Callable[[], None],
     ) -> None:
         super().__init__(outage)
@@ -59,6 +60,7 @@ class Rescuer(Loop):
         self._orphans = orphans
         self._watch = watch
         self._answered_since = answered_since
+        self._clockless = clockless
         self._on_damage = on_damage
 
     def tick(self) -> float:
@@ -107,7 +109,9 @@ class Rescuer(Loop):
             return
         rescued = buried = 0
         for jobs in _newest_first(held.jobs):
-            moves = self._orphans.of_dead(dead, jobs, held.at_most_once)
+            # Who has no clock of the server's may be wrong: what it rescues must not run twice.
+            at_most_once = held.at_most_once or self._clockless()
+            moves = self._orphans.of_dead(dead, jobs, at_most_once)
             moved = self._runner.run(self._moves.rescue(dead, self._threshold_s, moves))
             if moved is None:
                 logger.info("a worker thought dead beats again: worker=%s", printable(dead.worker))
