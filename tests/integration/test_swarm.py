@@ -236,14 +236,14 @@ def test_quiet_is_for_successors_too(workers, push, look):
     assert swarm.stop() == 0
 
 
-def test_ttin_tells_of_all_slots_and_all_stacks(workers):
+def test_ttin_tells_of_all_seats_and_all_stacks(workers):
     workers.write("")
     swarm = workers.swarm("-n", "2", **QUICK)
     swarm.signal(signal.SIGTTIN)
     swarm.wait_for("stacks:", times=2)
 
     for number, pid in enumerate(started(swarm)):
-        assert re.search(rf"slot: slot={number} state=ready pid={pid} for_s=\d+\n", swarm.log)
+        assert re.search(rf"seat: seat={number} state=ready pid={pid} for_s=\d+\n", swarm.log)
     assert swarm.stop() == 0
 
 

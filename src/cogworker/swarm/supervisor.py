@@ -4,7 +4,7 @@ It runs no jobs and has no connection to Redis. One loop waits for whatever come
 a worker's message or end, or the moment at which something is due. Then it does what is due:
 
 1. Kill workers that did not stop in time.
-2. Start workers in slots that are vacant and have waited long enough after a crash.
+2. Start workers in seats that are vacant and have waited long enough after a crash.
 3. Go on with a restart: stop the next worker whose turn it is; see ``restarts`` for when.
 4. Tell the service manager that all is well.
 
@@ -23,8 +23,8 @@ from cogworker import clock
 from cogworker._worker.systemd import Systemd
 from cogworker.swarm.child import UNUSABLE, Body, Child, Work, fork
 from cogworker.swarm.restarts import Restarts, State
+from cogworker.swarm.seat import Seat
 from cogworker.swarm.signals import Signals
-from cogworker.swarm.slot import Slot
 
 logger = logging.getLogger("cogworker.swarm")
 
@@ -51,7 +51,7 @@ class Supervisor:
         self._work = work
         self._watch = watch
         self._watcher: Child | None = None
-        self._slots = [Slot(number) for number in range(count)]
+        self._seats = [Seat(number) for number in range(count)]
         self._shutdown_timeout_s = shutdown_timeout_s
         self._phased = phased
         self._restarts = Restarts()
@@ -79,7 +79,7 @@ class Supervisor:
             logger.info(
                 "swarm started: pid=%d workers=%d phased_restart=%s",
                 os.getpid(),
-                len(self._slots),
+                len(self._seats),
                 str(self._phased).lower(),
             )
             if self._watch is not None:
@@ -98,13 +98,13 @@ class Supervisor:
     # What is due.
 
     def _act(self, now: float) -> None:
-        for slot in self._slots:
-            slot.kill_if_late(now)
-            if slot.state is State.VACANT and now >= slot.due_at and not self._stopping:
-                self._start(slot, now)
+        for seat in self._seats:
+            seat.kill_if_late(now)
+            if seat.state is State.VACANT and now >= seat.due_at and not self._stopping:
+                self._start(seat, now)
         while (number := self._restarts.next(self._states())) is not None:
-            logger.info("replacing a worker: pid=%d slot=%d", self._slots[number].pid, number)
-            self._slots[number].stop(now + self._bound_s())
+            logger.info("replacing a worker: pid=%d seat=%d", self._seats[number].pid, number)
+            self._seats[number].stop(now + self._bound_s())
         if all(state in (State.READY, State.RETIRED) for state in self._states()):
             self._all_ready(now)
         every_s = self._systemd.pulse_s
@@ -112,15 +112,15 @@ class Supervisor:
             self._pulse_at = now + every_s
             self._systemd.well()
 
-    def _start(self, slot: Slot, now: float) -> None:
-        slot.start(self._work, self._files(), now)
-        if self._quiet and slot.child is not None:
-            slot.child.signal(signal.SIGTSTP)  # it waits until there is a worker to obey it
+    def _start(self, seat: Seat, now: float) -> None:
+        seat.start(self._work, self._files(), now)
+        if self._quiet and seat.child is not None:
+            seat.child.signal(signal.SIGTSTP)  # it waits until there is a worker to obey it
 
     def _all_ready(self, now: float) -> None:
         if not self._is_up:
             self._is_up = True
-            logger.info("swarm ready: workers=%d", len(self._slots))
+            logger.info("swarm ready: workers=%d", len(self._seats))
             self._systemd.ready()
         if self._restarting_since is not None and not self._restarts:
             logger.info("restart ends: took_s=%.1f", now - self._restarting_since)
@@ -128,8 +128,8 @@ class Supervisor:
 
     def _is_over(self) -> bool:
         if self._stopping:
-            return all(slot.child is None for slot in self._slots)
-        return all(slot.state is State.RETIRED for slot in self._slots)
+            return all(seat.child is None for seat in self._seats)
+        return all(seat.state is State.RETIRED for seat in self._seats)
 
     def _wait(self, now: float) -> None:
         poll = select.poll()
@@ -143,34 +143,37 @@ class Supervisor:
         for number in self._signals.take():
             if number in self._meanings:
                 self._meanings[number]()
-        for slot in self._slots:
-            if slot.child is not None and slot.child.messages in ready:
-                self._hear(slot, slot.child)
+        for seat in self._seats:
+            if seat.child is not None and seat.child.messages in ready:
+                self._hear(seat, seat.child)
         if self._watcher is not None and self._watcher.messages in ready:
             self._hear_watcher(self._watcher)
         self._reap()
 
     def _deadlines(self) -> Iterator[float]:
         yield math.inf if self._systemd.pulse_s is None else self._pulse_at
-        for slot in self._slots:
-            yield slot.kill_at
-            if slot.state is State.VACANT and not self._stopping:
-                yield slot.due_at
+        for seat in self._seats:
+            yield seat.kill_at
+            if seat.state is State.VACANT and not self._stopping:
+                yield seat.due_at
 
     # What workers say, and their ends.
 
-    def _hear(self, slot: Slot, worker: Child) -> None:
+    def _hear(self, seat: Seat, worker: Child) -> None:
         for word, fact in worker.hear():
             if word == "ready":
                 self._has_been_ready = True
                 self._shutdown_timeout_s = max(self._shutdown_timeout_s, float(fact))
-                if slot.state is State.STARTING:
-                    slot.state = State.READY
-            elif word == "stopping" and slot.state is State.READY:
-                slot.state = State.LEAVING
-            elif word == "worn" and slot.state is State.READY and not self._stopping:
-                logger.info("worn out: pid=%d slot=%d reason=%s", slot.pid, slot.number, fact)
-                self._restarts.add(slot.number)
+                if seat.state is State.STARTING:
+                    seat.state = State.READY
+            elif word == "stopping":
+                seat.leave(clock.monotonic() + self._bound_s())
+            elif word == "worn":
+                seat.worn = fact
+            if seat.worn and seat.state is State.READY and not self._stopping:
+                logger.info("worn out: pid=%d seat=%d reason=%s", seat.pid, seat.number, seat.worn)
+                seat.worn = ""
+                self._restarts.add(seat.number)
 
     def _hear_watcher(self, watcher: Child) -> None:
         for word, fact in watcher.hear():
@@ -187,9 +190,9 @@ class Supervisor:
             if pid == 0:
                 return
             code = os.waitstatus_to_exitcode(status)
-            slot = next((slot for slot in self._slots if slot.pid == pid), None)
-            if slot is not None:
-                self._ended(slot, code)
+            seat = next((seat for seat in self._seats if seat.pid == pid), None)
+            if seat is not None:
+                self._ended(seat, code)
             elif self._watcher is not None and self._watcher.pid == pid:
                 self._watcher.close()
                 self._watcher = None
@@ -198,21 +201,21 @@ class Supervisor:
             else:
                 logger.debug("reaped a process that was no worker: pid=%d status=%d", pid, code)
 
-    def _ended(self, slot: Slot, code: int) -> None:
-        was_starting = slot.state is State.STARTING
-        pause_s = slot.ended(code, clock.monotonic())
-        self._restarts.drop(slot.number)
+    def _ended(self, seat: Seat, code: int) -> None:
+        was_starting = seat.state is State.STARTING
+        pause_s = seat.ended(code, clock.monotonic())
+        self._restarts.drop(seat.number)
         if pause_s is None or self._stopping:
             return
         if code == UNUSABLE and not self._has_been_ready:
             self._status = code  # nothing to go back to: as a worker by itself would end
             self._stop()
             return
-        logger.warning("restarting a worker: slot=%d in_s=%.0f", slot.number, pause_s)
+        logger.warning("restarting a worker: seat=%d in_s=%.0f", seat.number, pause_s)
         if was_starting and self._restarting_since is not None:
             logger.error(
-                "the restart waits, a new worker ended before it was ready: slot=%d old_workers=%d",
-                slot.number,
+                "the restart waits, a new worker ended before it was ready: seat=%d old_workers=%d",
+                seat.number,
                 len(self._restarts),
             )
 
@@ -221,17 +224,17 @@ class Supervisor:
     def _stop(self) -> None:
         if self._stopping:
             logger.warning("asked to stop again: not waiting any longer")
-            for slot in self._slots:
-                if slot.child is not None:
-                    slot.child.hurry()
+            for seat in self._seats:
+                if seat.child is not None:
+                    seat.child.hurry()
             return
         self._stopping = True
         logger.info("swarm stopping: timeout_s=%.0f", self._bound_s())
         self._systemd.stopping()
         self._restarts.start_over(())
         kill_at = clock.monotonic() + self._bound_s()
-        for slot in self._slots:
-            slot.stop(kill_at)
+        for seat in self._seats:
+            seat.stop(kill_at)
 
     def _be_quiet(self) -> None:
         self._quiet = True
@@ -243,14 +246,14 @@ class Supervisor:
 
     def _describe(self) -> None:
         now = clock.monotonic()
-        for slot in self._slots:
-            logger.warning("slot: %s", slot.describe(now))
+        for seat in self._seats:
+            logger.warning("seat: %s", seat.describe(now))
         self._pass_on(signal.SIGTTIN)
 
     def _pass_on(self, number: signal.Signals) -> None:
-        for slot in self._slots:
-            if slot.child is not None:
-                slot.child.signal(number)
+        for seat in self._seats:
+            if seat.child is not None:
+                seat.child.signal(number)
 
     def _restart(self) -> None:
         """Replace all workers that run now, and start those that are missing at once."""
@@ -259,25 +262,25 @@ class Supervisor:
         now = clock.monotonic()
         logger.info("restart begins: phased=%s", str(self._phased).lower())
         self._restarting_since = now
-        for slot in self._slots:
-            slot.start_afresh(now)
-        running = [slot for slot in self._slots if slot.child and slot.state is not State.STOPPING]
+        for seat in self._seats:
+            seat.start_afresh(now)
+        running = [seat for seat in self._seats if seat.child and seat.state is not State.STOPPING]
         if self._phased:
-            self._restarts.start_over(slot.number for slot in running)
+            self._restarts.start_over(seat.number for seat in running)
         else:
-            for slot in running:
-                slot.stop(now + self._bound_s())
+            for seat in running:
+                seat.stop(now + self._bound_s())
 
     # What it knows.
 
     def _states(self) -> list[State]:
-        return [slot.state for slot in self._slots]
+        return [seat.state for seat in self._seats]
 
     def _bound_s(self) -> float:
         return self._shutdown_timeout_s + STOP_MARGIN_S
 
     def _children(self) -> list[Child]:
-        workers = [slot.child for slot in self._slots if slot.child is not None]
+        workers = [seat.child for seat in self._seats if seat.child is not None]
         return workers if self._watcher is None else [*workers, self._watcher]
 
     def _files(self) -> list[int]:
