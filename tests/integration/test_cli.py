@@ -73,14 +73,43 @@ def test_a_bad_environment_variable_is_named(tmp_path):
     assert ended.stderr.count("\n") == 1
 
 
-@pytest.mark.parametrize("text", ["1/0", "import gone", "int('x')", "raise TypeError"])
-def test_an_error_in_the_application_shows_where(tmp_path, text):
-    (tmp_path / "a.py").write_text(text)
+@pytest.mark.parametrize("command", [["worker"], ["swarm", "-n", "3"], ["swarm", "--preload"]])
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("1/0", "ZeroDivisionError: division by zero"),
+        ("import gone", "ModuleNotFoundError: No module named 'gone'"),
+        ("raise TypeError", "TypeError"),
+        ("raise KeyError('x')", "KeyError: 'x'"),
+        ("x = (", "SyntaxError: '(' was never closed (b.py, line 1)"),
+        ("import sys; sys.exit()", "SystemExit"),
+        ("raise ValueError('two\\nlines')", "ValueError: two lines"),
+        (APP + "cog.job(retry='x')(print)", "DeclarationError: "),
+    ],
+)
+def test_an_error_in_the_application_shows_what_and_where(tmp_path, text, says, command):
+    (tmp_path / "a.py").write_text("import b")
+    (tmp_path / "b.py").write_text(text)
+
+    ended = cogworker(*command, "-r", "a", cwd=tmp_path)
+
+    assert ended.returncode == 2
+    assert f"can't import a: {says}" in ended.stderr
+    assert ended.stderr.count("can't import a: ") == 1
+    frames = re.findall(r'File "(.*)", line', ended.stderr)
+    assert [frame.rpartition("/")[2] for frame in frames] == ["a.py", "b.py"]
+    assert "Traceback" not in ended.stderr
+
+
+def test_what_has_caused_an_error_in_the_application_is_shown(tmp_path):
+    (tmp_path / "a.py").write_text(
+        "try:\n    {}['x']\nexcept KeyError as error:\n    raise RuntimeError('set x') from error"
+    )
 
     ended = cogworker("worker", "-r", "a", cwd=tmp_path)
 
-    assert ended.returncode == 1
-    assert 'a.py", line 1' in ended.stderr
+    assert ended.stderr.startswith("cogworker: can't import a: RuntimeError: set x\n")
+    assert "\ncaused by: KeyError: 'x'\n" in ended.stderr
 
 
 def test_an_unknown_flag_or_command_is_exit_code_2(tmp_path):

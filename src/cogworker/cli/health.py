@@ -58,7 +58,8 @@ def health(
 ) -> None:
     """Tell whether the workers of this host live: exit code 0, or 1 and the reason.
 
-    What can't be used, such as a mistyped setting, is exit code 2.
+    What can't be used, such as a mistyped setting or an application with an error in it, is exit
+    code 2.
     """
     logging.disable()
     code, line, where = 1, "", ""
@@ -70,9 +71,9 @@ def health(
             max_age_s = BEATS_MISSED * app.config.heartbeat_interval
         healthy, line = judge(Inspector(app).beats(), hostname(), wanted, max_age_s, exists)
         code = 0 if healthy else 1
-    except ConfigError as error:
-        code, line = 2, f"can't tell: {error}"
-    except (Exception, SystemExit) as error:  # whatever an application can raise
+    except (ConfigError, application.Unimportable) as error:
+        code, line = 2, f"can't tell: {error}".partition("\n")[0]
+    except Exception as error:
         line = f"can't tell: {type(error).__name__}: {error}"
     click.echo(" ".join((line + where if code else line).split()))
     sys.exit(code)

@@ -9,6 +9,7 @@
 """
 
 import contextlib
+import json
 import logging
 import os
 import signal
@@ -31,6 +32,8 @@ Work = Callable[[], AbstractContextManager[Cogworker]]
 CRASHED = 1
 UNUSABLE = 2
 """Exit status of a child whose application or settings can't be used."""
+LONGEST_ERROR = 8000
+"""Characters of an error that reach the parent, which logs it: less than a pipe holds."""
 RETIRED = 86
 """Exit status of a worker that was told from afar to go, and has no successor."""
 
@@ -57,7 +60,10 @@ class Child:
         """What it has said since the last time: a word, and what belongs to it."""
         if self.messages is None:
             return
-        said = os.read(self.messages, 65536)
+        try:
+            said = os.read(self.messages, 65536)
+        except BlockingIOError:
+            return
         if not said:
             self.messages = None
         *lines, self._rest = (self._rest + said).split(b"\n")
@@ -101,8 +107,13 @@ class Reporter(Host):
         return False
 
     def _tell(self, words: str) -> None:
-        with contextlib.suppress(OSError):  # the parent is dead: the lifeline tells
-            os.write(self._pipe, f"{words}\n".encode())
+        tell(self._pipe, words)
+
+
+def tell(pipe: int, words: str) -> None:
+    """Send the parent a message, one line."""
+    with contextlib.suppress(OSError):  # the parent is dead: the lifeline tells
+        os.write(pipe, f"{words}\n".encode())
 
 
 def fork(body: Body, parent_files: Iterable[int]) -> Child:
@@ -155,7 +166,7 @@ def work_off(work: Work, reports: int, lifeline: int) -> int:
         try:
             app = stack.enter_context(work())
         except CogworkerError as error:
-            logger.error("can't start a worker: error=%s", error)
+            tell(reports, f"unusable {json.dumps(str(error)[:LONGEST_ERROR])}")
             return UNUSABLE
         host = Reporter(reports, app.config.shutdown_timeout)
         ending = Worker(app.client, app.jobs, app.config, host).run(lifeline=lifeline)

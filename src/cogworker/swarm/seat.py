@@ -53,6 +53,10 @@ class Seat:
         if self.child is None:
             self._wait(now, 0.0)
 
+    def wait_for_restart(self) -> None:
+        """Stay vacant until somebody wants a worker here."""
+        self._wait(0.0, math.inf)
+
     def stop(self, kill_at: float) -> None:
         """Tell its worker to stop, within a time."""
         if self.child is not None and self.state is not State.STOPPING:

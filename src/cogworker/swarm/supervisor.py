@@ -12,6 +12,7 @@ So a signal is obeyed at once, whatever is under way. When the parent dies, even
 workers' lifelines break, and they stop by themselves.
 """
 
+import json
 import logging
 import math
 import os
@@ -59,6 +60,7 @@ class Supervisor:
         self._stopping = False
         self._quiet = False
         self._has_been_ready = False
+        self._last_error = ""
         self._is_up = False
         self._status = 0
         self._systemd = Systemd()
@@ -163,17 +165,30 @@ class Supervisor:
         for word, fact in worker.hear():
             if word == "ready":
                 self._has_been_ready = True
+                self._last_error = ""
                 self._shutdown_timeout_s = max(self._shutdown_timeout_s, float(fact))
                 if seat.state is State.STARTING:
                     seat.state = State.READY
             elif word == "stopping":
                 seat.leave(clock.monotonic() + self._bound_s())
+            elif word == "unusable":
+                self._tell_error(seat, json.loads(fact))
             elif word == "worn":
                 seat.worn = fact
             if seat.worn and seat.state is State.READY and not self._stopping:
                 logger.info("worn out: pid=%d seat=%d reason=%s", seat.pid, seat.number, seat.worn)
                 seat.worn = ""
                 self._restarts.add(seat.number)
+
+    def _tell_error(self, seat: Seat, error: str) -> None:
+        """Log why a worker could not start; again: one line, or none at the end."""
+        if error == self._last_error:
+            if self._stopping or (self._watch is None and not self._has_been_ready):
+                return
+            error = error.partition("\n")[0]
+        else:
+            self._last_error = error
+        logger.error("can't start a worker: seat=%d error=%s", seat.number, error)
 
     def _hear_watcher(self, watcher: Child) -> None:
         for word, fact in watcher.hear():
@@ -203,9 +218,15 @@ class Supervisor:
 
     def _ended(self, seat: Seat, code: int) -> None:
         was_starting = seat.state is State.STARTING
+        if seat.child is not None:
+            self._hear(seat, seat.child)  # its last words
         pause_s = seat.ended(code, clock.monotonic())
         self._restarts.drop(seat.number)
         if pause_s is None or self._stopping:
+            return
+        if code == UNUSABLE and self._watcher is not None:
+            seat.wait_for_restart()
+            logger.info("waiting for a change: seat=%d", seat.number)
             return
         if code == UNUSABLE and not self._has_been_ready:
             self._status = code  # nothing to go back to: as a worker by itself would end
