@@ -247,6 +247,35 @@ def test_ttin_tells_of_all_seats_and_all_stacks(workers):
     assert swarm.stop() == 0
 
 
+def test_signals_that_mean_nothing_do_nothing(workers):
+    workers.write("")
+    swarm = workers.swarm("-n", "1", **QUICK)
+    [worker] = started(swarm)
+    for number in (signal.SIGUSR1, signal.SIGUSR2):
+        os.kill(worker, number)
+    swarm.signal(signal.SIGUSR1)
+    swarm.wait_for("SIGUSR1 means nothing, and is ignored")
+    swarm.signal(signal.SIGTTIN)
+    swarm.wait_for("stacks:")
+
+    assert started(swarm) == [worker]
+    assert swarm.stop() == 0
+
+
+def test_under_nohup_it_is_not_hung_up(workers):
+    workers.write("")
+    nohup = "import signal; signal.signal(signal.SIGHUP, signal.SIG_IGN)\n"
+    program = ("-c", nohup + "from cogworker.cli import main; main()")
+    swarm = workers.run("swarm", "-r", "tasks:cog", "-n", "1", program=program, **QUICK)
+    swarm.wait_for("swarm ready")
+    swarm.signal(signal.SIGHUP)
+    swarm.signal(signal.SIGTTIN)
+    swarm.wait_for("stacks:")
+
+    assert "swarm stopping" not in swarm.log
+    assert swarm.stop() == 0
+
+
 def test_a_worker_that_is_told_from_afar_to_go_is_not_replaced_until_a_restart(workers, look):
     workers.write("")
     swarm = workers.swarm("-n", "2", **QUICK)

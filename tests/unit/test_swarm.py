@@ -169,3 +169,16 @@ class TestWhatWorkersSay:
         parent.say("ready 5.0")
         assert len(parent._restarts) == 0, "once"
         assert seat.state is State.READY
+
+
+class TestStop:
+    def test_term_twice_in_a_moment_is_one(self, parent, monkeypatch):
+        seat = parent.say("ready 5.0")
+        seat.child.hurry = lambda: hurried.append(now[-1])
+        hurried, now = [], []
+        monkeypatch.setattr(clock, "monotonic", lambda: now[-1])
+        for time in (100.0, 100.0, 100.4, 100.6):
+            now.append(time)
+            parent._stop()
+
+        assert hurried == [100.6]

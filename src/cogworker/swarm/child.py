@@ -21,7 +21,7 @@ from cogworker._worker.host import Host
 from cogworker._worker.leave import leave, write_out
 from cogworker.app import Cogworker
 from cogworker.errors import CogworkerError
-from cogworker.swarm.signals import SIGNALS
+from cogworker.swarm.signals import SIGNALS, is_ignored
 from cogworker.worker import Worker
 
 logger = logging.getLogger("cogworker.swarm")
@@ -151,9 +151,11 @@ def _live(body: Body, parent_files: Iterable[int], reports: int, lifeline: int) 
 def _let_go(parent_files: Iterable[int]) -> None:
     signal.set_wakeup_fd(-1)
     for number in SIGNALS:
-        signal.signal(number, signal.SIG_DFL)
-    # It is for the parent, but whoever looks for processes by their command finds the workers, too.
-    signal.signal(signal.SIGUSR2, lambda *_: None)
+        if not is_ignored(number):
+            signal.signal(number, signal.SIG_DFL)
+    # They are for the parent, but who looks for processes by their command finds the workers, too.
+    for number in (signal.SIGUSR1, signal.SIGUSR2):
+        signal.signal(number, lambda *_: None)
     for file in parent_files:
         os.close(file)
     os.environ.pop("NOTIFY_SOCKET", None)

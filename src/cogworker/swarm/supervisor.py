@@ -32,6 +32,9 @@ logger = logging.getLogger("cogworker.swarm")
 STOP_MARGIN_S = 10.0
 """How much longer than ``shutdown_timeout`` a worker's stop may take before it is killed."""
 
+SAME_STOP_S = 0.5
+"""So soon a second TERM is the first one: ``timeout``, for one, signals a child and its group."""
+
 
 class Supervisor:
     """Keeps ``count`` workers going until it is told to stop.
@@ -58,6 +61,7 @@ class Supervisor:
         self._restarts = Restarts()
         self._restarting_since: float | None = None
         self._stopping = False
+        self._stop_again_at = 0.0
         self._quiet = False
         self._has_been_ready = False
         self._last_error = ""
@@ -69,9 +73,11 @@ class Supervisor:
         self._meanings: dict[signal.Signals, Callable[[], None]] = {
             signal.SIGTERM: self._stop,
             signal.SIGINT: self._stop,
+            signal.SIGHUP: self._stop,
             signal.SIGTSTP: self._be_quiet,
             signal.SIGCONT: self._resume,
             signal.SIGTTIN: self._describe,
+            signal.SIGUSR1: lambda: logger.warning("SIGUSR1 means nothing, and is ignored"),
             signal.SIGUSR2: self._restart,
         }
 
@@ -243,19 +249,22 @@ class Supervisor:
     # What signals mean.
 
     def _stop(self) -> None:
+        now = clock.monotonic()
         if self._stopping:
+            if now < self._stop_again_at:
+                return
             logger.warning("asked to stop again: not waiting any longer")
             for seat in self._seats:
                 if seat.child is not None:
                     seat.child.hurry()
             return
         self._stopping = True
+        self._stop_again_at = now + SAME_STOP_S
         logger.info("swarm stopping: timeout_s=%.0f", self._bound_s())
         self._systemd.stopping()
         self._restarts.start_over(())
-        kill_at = clock.monotonic() + self._bound_s()
         for seat in self._seats:
-            seat.stop(kill_at)
+            seat.stop(now + self._bound_s())
 
     def _be_quiet(self) -> None:
         self._quiet = True
