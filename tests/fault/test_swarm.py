@@ -61,7 +61,7 @@ def test_a_killed_worker_is_replaced_at_once(workers, push, look):
     os.kill(victim, signal.SIGKILL)
     swarm.wait_for("ready: worker=", times=3)
 
-    assert f"worker ended: pid={victim} seat=0 signal=SIGKILL" in swarm.log
+    assert f"WARNING worker ended: pid={victim} seat=0 signal=SIGKILL" in swarm.log
     assert "restarting a worker: seat=0 in_s=0\n" in swarm.log
     assert sorted(children(swarm.pid)) == sorted([other, started(swarm)[-1]])
     push("job")
@@ -76,7 +76,7 @@ def test_a_worker_that_dies_of_a_signal_without_a_name_is_replaced_as_well(worke
     os.kill(victim, signal.SIGRTMIN + 3)
     swarm.wait_for("ready: worker=", times=2)
 
-    assert f"worker ended: pid={victim} seat=0 signal={signal.SIGRTMIN + 3}" in swarm.log
+    assert f"WARNING worker ended: pid={victim} seat=0 signal={signal.SIGRTMIN + 3}" in swarm.log
     assert swarm.stop() == 0
 
 
@@ -116,6 +116,7 @@ except FileExistsError:
         eventually(lambda number=number: look.stats().processed == number + 1)
         assert re.findall(r"in_s=(\d+)", swarm.log)[number] == str(pause_s)
     assert swarm.log.count("one is enough") >= 4
+    assert swarm.log.count("WARNING worker ended: ") == swarm.log.count(" seat=1 status=3 ") >= 4
     assert "swarm ready" not in swarm.log
 
     # A restart waits no longer.
@@ -385,6 +386,7 @@ def test_signals_are_obeyed_during_a_phased_restart(workers, look):
     assert len(started(swarm)) == 4, "the next one waits for the one that starts"
     began = time.monotonic()
     assert swarm.stop() == 0
+    assert "restart ends: stopped " in swarm.log
     assert time.monotonic() - began < 15
     assert look.workers() == []
 
@@ -399,8 +401,10 @@ def test_another_restart_during_one_starts_over(workers, look):
     workers.write(SLOW + "print(f'the third version in {os.getpid()}', flush=True)\n")
     swarm.signal(signal.SIGUSR2)
     swarm.wait_for("worker started: ", times=5)
+    assert swarm.log.count("restart begins: ") == swarm.log.count("restart ends: ") + 1 == 2
     (workers.folder / "slow").unlink()
-    swarm.wait_for("restart ends: ")
+    swarm.wait_for("restart ends: done ")
+    assert swarm.log.count("restart ends: superseded ") == 1
 
     third = {int(pid) for pid in re.findall(r"third version in (\d+)", swarm.log)}
     assert set(children(swarm.pid)) == third

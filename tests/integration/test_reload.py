@@ -42,6 +42,8 @@ def test_it_picks_up_changes_and_survives_a_syntax_error(workers, app):
     save_until(workers, MARK.format("mended"), lambda: "mended" in worker.log)
     eventually(lambda: len(Inspector(app).workers()) == 1)
     assert "changed: files=" in worker.log
+    assert "reloader started: " in worker.log
+    assert "swarm " not in worker.log
     assert worker.stop() == 0
     assert Inspector(app).workers() == []
 

@@ -67,7 +67,7 @@ def test_it_starts_as_many_workers_as_told_and_stops_them_all(workers, push, loo
     assert swarm.stop() == 0
     assert not any(is_alive(pid) for pid in pids)
     assert look.workers() == []
-    assert swarm.log.count("worker ended: ") == swarm.log.count("status=0 ") == 3
+    assert swarm.log.count("INFO worker ended: ") == swarm.log.count("status=0 ") == 3
     assert swarm.log.count("asked to stop again") == 0
 
 
@@ -116,6 +116,7 @@ def small():
         assert not sockets(one) & sockets(two)
     restart(swarm)
 
+    assert "WARNING the application was preloaded: new workers run the same" in swarm.log
     assert re.findall(r"imported in (\d+)", swarm.log) == [str(swarm.pid)]
     assert set(re.findall(r"ran in (\d+)", swarm.log)) <= set(map(str, started(swarm)))
     assert "threads=" not in swarm.log
@@ -291,6 +292,8 @@ def test_a_worker_that_is_told_from_afar_to_go_is_not_replaced_until_a_restart(w
 
     assert swarm.process.wait(30) == 0
     assert swarm.log.count("a worker retired") == 3
+    assert swarm.log.count(" status=86 (retired) ") == 3
+    assert "WARNING" not in swarm.log
     assert look.workers() == []
     assert len(started(swarm)) == 4
 

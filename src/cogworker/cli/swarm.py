@@ -55,6 +55,7 @@ def swarm(options: Options, count: str | None, phased: bool | None, preload: boo
         config.count or os.cpu_count() or 1,
         shutdown_timeout_s=config.shutdown_timeout,
         phased=config.phased_restart,
+        preloaded=preload,
     )
     with embedded_server(options):
         status = supervisor.run()

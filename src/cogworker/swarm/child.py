@@ -36,6 +36,7 @@ LONGEST_ERROR = 8000
 """Characters of an error that reach the parent, which logs it: less than a pipe holds."""
 RETIRED = 86
 """Exit status of a worker that was told from afar to go, and has no successor."""
+MEANINGS = {CRASHED: "crashed", UNUSABLE: "unusable", RETIRED: "retired"}
 
 _WAIT_FOR_WORKER = {signal.SIGTSTP, signal.SIGTTIN}
 """Their default is to stop the process, in the middle of whatever it imports."""

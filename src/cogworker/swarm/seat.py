@@ -7,7 +7,7 @@ import signal
 from collections.abc import Iterable
 
 from cogworker.swarm.back_off import BackOff
-from cogworker.swarm.child import RETIRED, Child, Work, fork, work_off
+from cogworker.swarm.child import MEANINGS, RETIRED, Child, Work, fork, work_off
 from cogworker.swarm.restarts import State
 from cogworker.swarm.signals import signal_name
 
@@ -85,11 +85,15 @@ class Seat:
         Answers with the seconds until the next one starts, if nobody had asked it to end.
         """
         lived_s = now - self._started_at
-        how = f"status={code}" if code >= 0 else f"signal={signal_name(-code)}"
-        logger.info(
-            "worker ended: pid=%d seat=%d %s lived_s=%.1f", self.pid, self.number, how, lived_s
-        )
         asked = self.state is State.STOPPING
+        logger.log(
+            logging.INFO if asked or code in (0, RETIRED) else logging.WARNING,
+            "worker ended: pid=%d seat=%d %s lived_s=%.1f",
+            self.pid,
+            self.number,
+            _how(code),
+            lived_s,
+        )
         self._let_go()
         if asked:
             self._wait(now, 0.0)
@@ -121,3 +125,9 @@ class Seat:
         self.child = None
         self.worn = ""
         self.kill_at = math.inf
+
+
+def _how(code: int) -> str:
+    if code < 0:
+        return f"signal={signal_name(-code)}"
+    return f"status={code} ({MEANINGS[code]})" if code in MEANINGS else f"status={code}"

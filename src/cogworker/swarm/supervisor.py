@@ -40,7 +40,8 @@ class Supervisor:
     """Keeps ``count`` workers going until it is told to stop.
 
     ``shutdown_timeout_s`` is as far as the parent knows; its workers may tell it of a longer one.
-    ``watch`` runs in a child of its own, each of whose messages restarts the workers.
+    ``watch`` runs in a child of its own, each of whose messages restarts the workers. With
+    ``preloaded`` they run the application that this process has imported, for ever.
     """
 
     def __init__(
@@ -50,10 +51,13 @@ class Supervisor:
         *,
         shutdown_timeout_s: float,
         phased: bool,
+        preloaded: bool = False,
         watch: Body | None = None,
     ) -> None:
         self._work = work
         self._watch = watch
+        self._name = "swarm" if watch is None else "reloader"
+        self._preloaded = preloaded
         self._watcher: Child | None = None
         self._seats = [Seat(number) for number in range(count)]
         self._shutdown_timeout_s = shutdown_timeout_s
@@ -84,11 +88,9 @@ class Supervisor:
     def run(self) -> int:
         """Run until all workers have stopped, or retired; answers with the exit status."""
         with self._signals.taken():
+            how = f" phased_restart={self._phased}".lower() if self._watch is None else ""
             logger.info(
-                "swarm started: pid=%d workers=%d phased_restart=%s",
-                os.getpid(),
-                len(self._seats),
-                str(self._phased).lower(),
+                "%s started: pid=%d workers=%d%s", self._name, os.getpid(), len(self._seats), how
             )
             if self._watch is not None:
                 self._watcher = fork(self._watch, self._files())
@@ -100,7 +102,7 @@ class Supervisor:
         if self._watcher is not None:
             self._watcher.close()
         self._signals.close()
-        logger.info("swarm ended: pid=%d status=%d", os.getpid(), self._status)
+        logger.info("%s ended: pid=%d status=%d", self._name, os.getpid(), self._status)
         return self._status
 
     # What is due.
@@ -128,11 +130,10 @@ class Supervisor:
     def _all_ready(self, now: float) -> None:
         if not self._is_up:
             self._is_up = True
-            logger.info("swarm ready: workers=%d", len(self._seats))
+            logger.info("%s ready: workers=%d", self._name, len(self._seats))
             self._systemd.ready()
-        if self._restarting_since is not None and not self._restarts:
-            logger.info("restart ends: took_s=%.1f", now - self._restarting_since)
-            self._restarting_since = None
+        if not self._restarts:
+            self._end_restart("done", now)
 
     def _is_over(self) -> bool:
         if self._stopping:
@@ -260,7 +261,8 @@ class Supervisor:
             return
         self._stopping = True
         self._stop_again_at = now + SAME_STOP_S
-        logger.info("swarm stopping: timeout_s=%.0f", self._bound_s())
+        logger.info("%s stopping: timeout_s=%.0f", self._name, self._bound_s())
+        self._end_restart("stopped", now)
         self._systemd.stopping()
         self._restarts.start_over(())
         for seat in self._seats:
@@ -290,7 +292,10 @@ class Supervisor:
         if self._stopping:
             return
         now = clock.monotonic()
+        self._end_restart("superseded", now)
         logger.info("restart begins: phased=%s", str(self._phased).lower())
+        if self._preloaded:
+            logger.warning("the application was preloaded: new workers run the same, old code")
         self._restarting_since = now
         for seat in self._seats:
             seat.start_afresh(now)
@@ -300,6 +305,11 @@ class Supervisor:
         else:
             for seat in running:
                 seat.stop(now + self._bound_s())
+
+    def _end_restart(self, how: str, now: float) -> None:
+        if self._restarting_since is not None:
+            logger.info("restart ends: %s took_s=%.1f", how, now - self._restarting_since)
+            self._restarting_since = None
 
     # What it knows.
 
