@@ -365,7 +365,14 @@ def test_a_service_manager_hears_that_it_is_ready_well_and_stops(command, worker
 
         words = heard()
     assert words.count("READY=1") == words.count("STOPPING=1") == 1
-    assert set(words) == {"READY=1", "WATCHDOG=1", "STOPPING=1"}
+    told = [word for word in words if word.startswith(("STATUS=", "EXTEND_TIMEOUT_USEC="))]
+    assert set(words) - set(told) == {"READY=1", "WATCHDOG=1", "STOPPING=1"}
+    if command == "swarm":
+        assert told[:2] == [
+            "STATUS=starting, 0 of 2 workers are ready",
+            "EXTEND_TIMEOUT_USEC=30000000",
+        ]
+        assert told[-2:] == ["STATUS=running 2 of 2 workers", "STATUS=stopping"]
     assert "WATCHDOG=1" in words[words.index("READY=1") : words.index("STOPPING=1")]
 
 
@@ -386,7 +393,8 @@ except FileExistsError:
         swarm.wait_for("ready: worker=")
         count = len(heard())
         eventually(lambda: len(heard()) > count + 3)
-        assert set(heard()) == {"WATCHDOG=1"}
+        assert "STATUS=starting, 1 of 2 workers are ready" in heard()
+        assert not any(word.startswith(("READY", "STOPPING")) for word in heard())
         (workers.folder / "hold").unlink()
         eventually(lambda: "READY=1" in heard())
         assert swarm.stop() == 0

@@ -5,7 +5,9 @@ import math
 import pytest
 
 from cogworker import clock
+from cogworker._worker.systemd import Systemd
 from cogworker.swarm.back_off import BackOff
+from cogworker.swarm.notices import Notices, status
 from cogworker.swarm.restarts import Restarts, State
 from cogworker.swarm.supervisor import Supervisor
 
@@ -182,3 +184,40 @@ class TestStop:
             parent._stop()
 
         assert hurried == [100.6]
+
+
+class TestNotices:
+    @pytest.fixture
+    def told(self, monkeypatch):
+        told = []
+        monkeypatch.setattr(Systemd, "say", lambda _, words: told.append(words))
+        return told
+
+    def test_a_start_is_extended_while_workers_start(self, told):
+        notices = Notices()
+
+        def tell(now, *states, is_up=False, is_stopping=False):
+            del told[:]
+            notices.tell(now, states, is_up=is_up, is_stopping=is_stopping)
+            return [words for words in told if words.startswith("EXTEND")]
+
+        assert tell(0.0, STARTING, READY) == ["EXTEND_TIMEOUT_USEC=30000000"]
+        assert notices.next_at == 10.0
+        assert tell(9.0, STARTING, READY) == []
+        assert len(tell(10.0, STARTING, READY)) == 1
+        assert tell(99.0, VACANT, READY) == [], "it crashes"
+        assert notices.next_at == math.inf
+        assert tell(99.0, STARTING, STOPPING, is_stopping=True) == []
+        assert tell(99.0, STARTING, READY, is_up=True) == []
+        assert len(tell(99.0, STARTING, READY)) == 1
+
+    def test_how_it_fares_is_told_when_it_changes(self, told):
+        notices = Notices()
+        for states in ([STARTING, READY], [VACANT, READY], [READY, READY]):
+            notices.tell(0.0, states, is_up=states == [READY, READY], is_stopping=False)
+
+        assert [words for words in told if "STATUS" in words] == [
+            "STATUS=starting, 1 of 2 workers are ready",
+            "STATUS=running 2 of 2 workers",
+        ]
+        assert status([STOPPING], is_up=True, is_stopping=True) == "stopping"

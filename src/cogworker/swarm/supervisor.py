@@ -6,7 +6,7 @@ a worker's message or end, or the moment at which something is due. Then it does
 1. Kill workers that did not stop in time.
 2. Start workers in seats that are vacant and have waited long enough after a crash.
 3. Go on with a restart: stop the next worker whose turn it is; see ``restarts`` for when.
-4. Tell the service manager that all is well.
+4. Tell the service manager; see ``notices``.
 
 So a signal is obeyed at once, whatever is under way. When the parent dies, even by SIGKILL, its
 workers' lifelines break, and they stop by themselves.
@@ -21,8 +21,8 @@ import signal
 from collections.abc import Callable, Iterator
 
 from cogworker import clock
-from cogworker._worker.systemd import Systemd
 from cogworker.swarm.child import UNUSABLE, Body, Child, Work, fork
+from cogworker.swarm.notices import Notices
 from cogworker.swarm.restarts import Restarts, State
 from cogworker.swarm.seat import Seat
 from cogworker.swarm.signals import Signals
@@ -71,8 +71,7 @@ class Supervisor:
         self._last_error = ""
         self._is_up = False
         self._status = 0
-        self._systemd = Systemd()
-        self._pulse_at = 0.0
+        self._notices = Notices()
         self._signals = Signals()
         self._meanings: dict[signal.Signals, Callable[[], None]] = {
             signal.SIGTERM: self._stop,
@@ -117,10 +116,7 @@ class Supervisor:
             self._seats[number].stop(now + self._bound_s())
         if all(state in (State.READY, State.RETIRED) for state in self._states()):
             self._all_ready(now)
-        every_s = self._systemd.pulse_s
-        if every_s is not None and now >= self._pulse_at:
-            self._pulse_at = now + every_s
-            self._systemd.well()
+        self._notices.tell(now, self._states(), is_up=self._is_up, is_stopping=self._stopping)
 
     def _start(self, seat: Seat, now: float) -> None:
         seat.start(self._work, self._files(), now)
@@ -131,7 +127,7 @@ class Supervisor:
         if not self._is_up:
             self._is_up = True
             logger.info("%s ready: workers=%d", self._name, len(self._seats))
-            self._systemd.ready()
+            self._notices.ready()
         if not self._restarts:
             self._end_restart("done", now)
 
@@ -160,7 +156,7 @@ class Supervisor:
         self._reap()
 
     def _deadlines(self) -> Iterator[float]:
-        yield math.inf if self._systemd.pulse_s is None else self._pulse_at
+        yield self._notices.next_at
         for seat in self._seats:
             yield seat.kill_at
             if seat.state is State.VACANT and not self._stopping:
@@ -263,7 +259,7 @@ class Supervisor:
         self._stop_again_at = now + SAME_STOP_S
         logger.info("%s stopping: timeout_s=%.0f", self._name, self._bound_s())
         self._end_restart("stopped", now)
-        self._systemd.stopping()
+        self._notices.stopping()
         self._restarts.start_over(())
         for seat in self._seats:
             seat.stop(now + self._bound_s())
