@@ -112,6 +112,49 @@ def test_what_has_caused_an_error_in_the_application_is_shown(tmp_path):
     assert "\ncaused by: KeyError: 'x'\n" in ended.stderr
 
 
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["worker", "-n", "4"], "a worker is one process; several are: cogworker swarm -n 4"),
+        (["worker", "-r", "a", "--count", "4"], "several are: cogworker swarm -n 4"),
+        (["swarm", "--reload", "-r", "a"], "--reload belongs to: cogworker worker"),
+        (["worker", "app:cog"], "'app:cog' needs an option; to name the application: -r app:cog"),
+        (["swarm", "-r", "a", "more"], "to name the application: -r more"),
+        (["wroker"], "there is no command 'wroker'; did you mean worker?"),
+        (["swam"], "did you mean swarm?"),
+        (["frobnicate"], "No such command 'frobnicate'"),
+    ],
+)
+def test_what_belongs_elsewhere_is_told_where(tmp_path, arguments, says):
+    ended = cogworker(*arguments, cwd=tmp_path)
+
+    assert ended.returncode == 2
+    assert says in ended.stderr
+
+
+@pytest.mark.parametrize("key", ["preload", "reload", "require", "embedded", "logfile"])
+def test_options_are_no_settings(tmp_path, key):
+    (tmp_path / "c.yml").write_text(f"{key}: true")
+
+    ended = cogworker("swarm", "-r", "a", "-C", "c.yml", cwd=tmp_path)
+
+    assert ended.returncode == 2
+    assert f"{key}: is an option of the command line: --{key} (from file c.yml)" in ended.stderr
+
+
+def test_wear_may_be_told_by_flags(workers, app):
+    workers.write("@cog.job\ndef job(): pass\n")
+    worker = workers.start("--max-jobs", "2", "--max-rss", "1G", max_jobs=7)
+    for _ in range(2):
+        app.push({"class": "tasks.job"})
+
+    assert worker.process.wait(30) == 0
+    assert Inspector(app).stats().processed == 2
+    refused = workers.run("worker", "-r", "tasks:cog", "--max-rss", "much")
+    assert refused.process.wait(30) == 2
+    assert "max_rss: must be a number of bytes" in refused.log
+
+
 def test_an_unknown_flag_or_command_is_exit_code_2(tmp_path):
     assert cogworker("worker", "--loud", cwd=tmp_path).returncode == 2
     assert cogworker("wroker", cwd=tmp_path).returncode == 2
@@ -122,7 +165,12 @@ def test_help_and_version(tmp_path):
     text = cogworker("--help", cwd=tmp_path).stdout
     assert "demo" in text
     assert "worker" in text
-    assert "--require" in cogworker("worker", "-h", cwd=tmp_path).stdout
+    for command in ("worker", "swarm"):
+        text = cogworker(command, "-h", cwd=tmp_path).stdout
+        assert text.startswith(f"Usage: cogworker {command} [OPTIONS]")
+        for word in ("--require", "--max-rss", "COGWORKER_CONFIG", "docs/settings.md"):
+            assert word in text
+        assert ("--reload" in text) == (command == "worker")
     assert re.fullmatch(r"cogworker, version [\d.]+\n", cogworker("--version", cwd=tmp_path).stdout)
 
 
