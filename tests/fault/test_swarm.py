@@ -116,7 +116,7 @@ except FileExistsError:
         eventually(lambda number=number: look.stats().processed == number + 1)
         assert re.findall(r"in_s=(\d+)", swarm.log)[number] == str(pause_s)
     assert swarm.log.count("one is enough") >= 4
-    assert swarm.log.count("WARNING worker ended: ") == swarm.log.count(" seat=1 status=3 ") >= 4
+    assert swarm.log.count("WARNING worker ended: ") == swarm.log.count(" status=3 ") >= 4
     assert "swarm ready" not in swarm.log
 
     # A restart waits no longer.
@@ -126,7 +126,7 @@ except FileExistsError:
     swarm.wait_for("restart begins")
     swarm.signal(signal.SIGTTIN)
     swarm.wait_for("seat: seat=1")
-    assert not re.search(r"seat: seat=1 state=vacant starts_in_s=[^0]", swarm.log)
+    assert not re.search(r"seat: seat=\d state=vacant starts_in_s=[^0]", swarm.log)
     swarm.wait_for("restart ends")
     assert len(look.workers()) == 2
     assert swarm.stop() == 0
