@@ -218,6 +218,19 @@ def job(): print("printed")
     assert swarm.log == "printed\n"  # once: what was in a buffer did not cross a fork
 
 
+def test_a_log_file_that_is_moved_away_is_made_anew(workers):
+    workers.write("")
+    log = workers.folder / "swarm.log"
+    swarm = workers.swarm("-n", "1", "-L", str(log), ready=False, **QUICK)
+    eventually(lambda: log.exists() and "swarm ready" in log.read_text())
+    log.rename(workers.folder / "swarm.log.1")
+    swarm.signal(signal.SIGTTIN)
+    eventually(lambda: log.exists() and "stacks:" in log.read_text())
+
+    assert "WARNING seat: seat=0 state=ready" in log.read_text()
+    assert swarm.stop() == 0
+
+
 def test_quiet_is_for_successors_too(workers, push, look):
     workers.write("@cog.job\ndef job(): pass\n")
     swarm = workers.swarm("-n", "2", **QUICK)
