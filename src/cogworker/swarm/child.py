@@ -138,6 +138,21 @@ def fork(body: Body, parent_files: Iterable[int]) -> Child:
     return Child(pid, messages, held)
 
 
+def reap() -> Iterator[tuple[int, int]]:
+    """The processes that have ended, with an exit code or, negative, by a signal.
+
+    As process 1 of a container the parent adopts every orphan, and sees its end, too.
+    """
+    while True:
+        try:
+            pid, status = os.waitpid(-1, os.WNOHANG)
+        except ChildProcessError:
+            return
+        if pid == 0:
+            return
+        yield pid, os.waitstatus_to_exitcode(status)
+
+
 def _live(body: Body, parent_files: Iterable[int], reports: int, lifeline: int) -> NoReturn:
     status = CRASHED
     try:

@@ -18,13 +18,14 @@ import math
 import os
 import select
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 from cogworker import clock
-from cogworker.swarm.child import UNUSABLE, Body, Child, Work, fork
+from cogworker.swarm.child import UNUSABLE, Body, Child, Work, fork, reap
 from cogworker.swarm.notices import Notices
 from cogworker.swarm.restarts import Restarts, State
 from cogworker.swarm.seat import Seat
+from cogworker.swarm.seats import Seats
 from cogworker.swarm.signals import Signals
 
 logger = logging.getLogger("cogworker.swarm")
@@ -59,7 +60,7 @@ class Supervisor:
         self._name = "swarm" if watch is None else "reloader"
         self._preloaded = preloaded
         self._watcher: Child | None = None
-        self._seats = [Seat(number) for number in range(count)]
+        self._seats = Seats(count)
         self._shutdown_timeout_s = shutdown_timeout_s
         self._phased = phased
         self._restarts = Restarts()
@@ -111,12 +112,12 @@ class Supervisor:
             seat.kill_if_late(now)
             if seat.state is State.VACANT and now >= seat.due_at and not self._stopping:
                 self._start(seat, now)
-        while (number := self._restarts.next(self._states())) is not None:
+        while (number := self._restarts.next(self._seats.states)) is not None:
             logger.info("replacing a worker: pid=%d seat=%d", self._seats[number].pid, number)
             self._seats[number].stop(now + self._bound_s())
-        if all(state in (State.READY, State.RETIRED) for state in self._states()):
+        if self._seats.are_ready:
             self._all_ready(now)
-        self._notices.tell(now, self._states(), is_up=self._is_up, is_stopping=self._stopping)
+        self._notices.tell(now, self._seats.states, is_up=self._is_up, is_stopping=self._stopping)
 
     def _start(self, seat: Seat, now: float) -> None:
         seat.start(self._work, self._files(), now)
@@ -132,9 +133,7 @@ class Supervisor:
             self._end_restart("done", now)
 
     def _is_over(self) -> bool:
-        if self._stopping:
-            return all(seat.child is None for seat in self._seats)
-        return all(seat.state is State.RETIRED for seat in self._seats)
+        return not self._seats.children if self._stopping else self._seats.are_retired
 
     def _wait(self, now: float) -> None:
         poll = select.poll()
@@ -142,7 +141,8 @@ class Supervisor:
         for child in self._children():
             if child.messages is not None:
                 poll.register(child.messages, select.POLLIN)
-        wake_at = min(self._deadlines())
+        start_at = math.inf if self._stopping else self._seats.due_at
+        wake_at = min(self._notices.next_at, self._seats.kill_at, start_at)
         wait_ms = None if wake_at == math.inf else 1000 * max(0.0, wake_at - now)
         ready = {file for file, _ in poll.poll(wait_ms)}
         for number in self._signals.take():
@@ -154,13 +154,6 @@ class Supervisor:
         if self._watcher is not None and self._watcher.messages in ready:
             self._hear_watcher(self._watcher)
         self._reap()
-
-    def _deadlines(self) -> Iterator[float]:
-        yield self._notices.next_at
-        for seat in self._seats:
-            yield seat.kill_at
-            if seat.state is State.VACANT and not self._stopping:
-                yield seat.due_at
 
     # What workers say, and their ends.
 
@@ -199,17 +192,8 @@ class Supervisor:
             self._restart()
 
     def _reap(self) -> None:
-        """See which processes have ended; as process 1 of a container it adopts every orphan."""
-        while True:
-            try:
-                pid, status = os.waitpid(-1, os.WNOHANG)
-            except ChildProcessError:
-                return
-            if pid == 0:
-                return
-            code = os.waitstatus_to_exitcode(status)
-            seat = next((seat for seat in self._seats if seat.pid == pid), None)
-            if seat is not None:
+        for pid, code in reap():
+            if (seat := self._seats.of(pid)) is not None:
                 self._ended(seat, code)
             elif self._watcher is not None and self._watcher.pid == pid:
                 self._watcher.close()
@@ -251,9 +235,8 @@ class Supervisor:
             if now < self._stop_again_at:
                 return
             logger.warning("asked to stop again: not waiting any longer")
-            for seat in self._seats:
-                if seat.child is not None:
-                    seat.child.hurry()
+            for child in self._seats.children:
+                child.hurry()
             return
         self._stopping = True
         self._stop_again_at = now + SAME_STOP_S
@@ -261,27 +244,21 @@ class Supervisor:
         self._end_restart("stopped", now)
         self._notices.stopping()
         self._restarts.start_over(())
-        for seat in self._seats:
-            seat.stop(now + self._bound_s())
+        self._seats.stop(now + self._bound_s())
 
     def _be_quiet(self) -> None:
         self._quiet = True
-        self._pass_on(signal.SIGTSTP)
+        self._seats.signal(signal.SIGTSTP)
 
     def _resume(self) -> None:
         self._quiet = False
-        self._pass_on(signal.SIGCONT)
+        self._seats.signal(signal.SIGCONT)
 
     def _describe(self) -> None:
         now = clock.monotonic()
         for seat in self._seats:
             logger.warning("seat: %s", seat.describe(now))
-        self._pass_on(signal.SIGTTIN)
-
-    def _pass_on(self, number: signal.Signals) -> None:
-        for seat in self._seats:
-            if seat.child is not None:
-                seat.child.signal(number)
+        self._seats.signal(signal.SIGTTIN)
 
     def _restart(self) -> None:
         """Replace all workers that run now, and start those that are missing at once."""
@@ -295,12 +272,13 @@ class Supervisor:
         self._restarting_since = now
         for seat in self._seats:
             seat.start_afresh(now)
-        running = [seat for seat in self._seats if seat.child and seat.state is not State.STOPPING]
         if self._phased:
-            self._restarts.start_over(seat.number for seat in running)
+            running = (State.STARTING, State.READY, State.LEAVING)
+            self._restarts.start_over(
+                number for number, state in enumerate(self._seats.states) if state in running
+            )
         else:
-            for seat in running:
-                seat.stop(now + self._bound_s())
+            self._seats.stop(now + self._bound_s())
 
     def _end_restart(self, how: str, now: float) -> None:
         if self._restarting_since is not None:
@@ -309,14 +287,11 @@ class Supervisor:
 
     # What it knows.
 
-    def _states(self) -> list[State]:
-        return [seat.state for seat in self._seats]
-
     def _bound_s(self) -> float:
         return self._shutdown_timeout_s + STOP_MARGIN_S
 
     def _children(self) -> list[Child]:
-        workers = [seat.child for seat in self._seats if seat.child is not None]
+        workers = self._seats.children
         return workers if self._watcher is None else [*workers, self._watcher]
 
     def _files(self) -> list[int]:
