@@ -92,9 +92,9 @@ class Config:
     max_rss: int | None = _setting(None, kinds.SIZE,
         "Memory over which a worker stops, or a swarm replaces it, in bytes or as in 512M.")
     count: int | None = _setting(None, whole(1, 1000),
-        "How many workers a swarm has; by default one for each processor.")
+        "How many workers a swarm has (not as an argument); by default one for each processor.")
     phased_restart: bool = _setting(True, kinds.FLAG,
-        "Whether a swarm restarts its workers one after another, or all at once.")
+        "Whether a swarm restarts its workers singly, or all at once (not as an argument).")
     max_payload_bytes: int = _setting(1_048_576, whole(1, 536_870_912),
         "Largest job that can be enqueued, in bytes.")
     dead_max_jobs: int = _setting(10_000, whole(1, 1_000_000_000),
@@ -246,6 +246,8 @@ def for_worker(config: Config, settings: Mapping[str, Any]) -> Config:
         raise ConfigError(error.setting, error.problem, source) from None
 
 
+_OPTIONS = ("embedded", "logfile", "preload", "reload", "require")
+"""Options of the command line that are no settings."""
 _KINDS: dict[str, Kind] = {setting.name: setting.metadata["kind"] for setting in fields(Config)}
 
 
@@ -322,6 +324,8 @@ def _from_mapping(values: Mapping[Any, Any], source: str, *, reads: bool = False
     for key, value in values.items():
         name = key.replace("-", "_") if isinstance(key, str) else shown(key)
         if name not in _KINDS:
+            if name in _OPTIONS:
+                raise ConfigError(name, f"is an option of the command line: --{name}", source)
             near = difflib.get_close_matches(name.lower(), _KINDS, n=1)
             hint = f"did you mean {near[0]}?" if near else "remove it"
             raise ConfigError(printable(key), f"is not a setting; {hint}", source)

@@ -1,4 +1,4 @@
-"""The README's code is run as a reader would run it."""
+"""The code of the README, and of docs/deploy.md, is run as a reader would run it."""
 
 import json
 import os
@@ -13,10 +13,11 @@ from cogworker.embedded import EmbeddedServer
 from support.processes import eventually
 
 README = Path(__file__).parents[2] / "README.md"
+DEPLOY = README.parent / "docs" / "deploy.md"
 
 
-def blocks(language):
-    return re.findall(rf"^```{language}\n(.*?)^```$", README.read_text("utf-8"), re.M | re.S)
+def blocks(language, page=README):
+    return re.findall(rf"^```{language}\n(.*?)^```$", page.read_text("utf-8"), re.M | re.S)
 
 
 def test_the_first_job_runs_as_told(tmp_path):
@@ -64,7 +65,7 @@ def test_the_first_job_runs_as_told(tmp_path):
 def test_the_swarm_runs_as_told(tmp_path):
     (tmp_path / "tasks.py").write_text(blocks("python")[0])
     [command] = re.findall(r"^cogworker (swarm -r .*)$", "".join(blocks("sh")), re.M)
-    [unit], [docker] = blocks("ini"), blocks("dockerfile")
+    [unit], [docker] = blocks("ini", DEPLOY), blocks("dockerfile", DEPLOY)
     assert f"/cogworker {command}\n" in unit
     assert f"CMD {json.dumps(['cogworker', *command.split()])}\n" in docker
     log = tmp_path / "swarm.log"

@@ -73,14 +73,86 @@ def test_a_bad_environment_variable_is_named(tmp_path):
     assert ended.stderr.count("\n") == 1
 
 
-@pytest.mark.parametrize("text", ["1/0", "import gone", "int('x')", "raise TypeError"])
-def test_an_error_in_the_application_shows_where(tmp_path, text):
-    (tmp_path / "a.py").write_text(text)
+@pytest.mark.parametrize("command", [["worker"], ["swarm", "-n", "3"], ["swarm", "--preload"]])
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("1/0", "ZeroDivisionError: division by zero"),
+        ("import gone", "ModuleNotFoundError: No module named 'gone'"),
+        ("raise TypeError", "TypeError"),
+        ("raise KeyError('x')", "KeyError: 'x'"),
+        ("x = (", "SyntaxError: '(' was never closed (b.py, line 1)"),
+        ("import sys; sys.exit()", "SystemExit"),
+        ("raise ValueError('two\\nlines')", "ValueError: two lines"),
+        (APP + "cog.job(retry='x')(print)", "DeclarationError: "),
+    ],
+)
+def test_an_error_in_the_application_shows_what_and_where(tmp_path, text, says, command):
+    (tmp_path / "a.py").write_text("import b")
+    (tmp_path / "b.py").write_text(text)
+
+    ended = cogworker(*command, "-r", "a", cwd=tmp_path)
+
+    assert ended.returncode == 2
+    assert f"can't import a: {says}" in ended.stderr
+    assert ended.stderr.count("can't import a: ") == 1
+    frames = re.findall(r'File "(.*)", line', ended.stderr)
+    assert [frame.rpartition("/")[2] for frame in frames] == ["a.py", "b.py"]
+    assert "Traceback" not in ended.stderr
+
+
+def test_what_has_caused_an_error_in_the_application_is_shown(tmp_path):
+    (tmp_path / "a.py").write_text(
+        "try:\n    {}['x']\nexcept KeyError as error:\n    raise RuntimeError('set x') from error"
+    )
 
     ended = cogworker("worker", "-r", "a", cwd=tmp_path)
 
-    assert ended.returncode == 1
-    assert 'a.py", line 1' in ended.stderr
+    assert ended.stderr.startswith("cogworker: can't import a: RuntimeError: set x\n")
+    assert "\ncaused by: KeyError: 'x'\n" in ended.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["worker", "-n", "4"], "a worker is one process; several are: cogworker swarm -n 4"),
+        (["worker", "-r", "a", "--count", "4"], "several are: cogworker swarm -n 4"),
+        (["swarm", "--reload", "-r", "a"], "--reload belongs to: cogworker worker"),
+        (["worker", "app:cog"], "'app:cog' needs an option; to name the application: -r app:cog"),
+        (["swarm", "-r", "a", "more"], "to name the application: -r more"),
+        (["wroker"], "there is no command 'wroker'; did you mean worker?"),
+        (["swam"], "did you mean swarm?"),
+        (["frobnicate"], "No such command 'frobnicate'"),
+    ],
+)
+def test_what_belongs_elsewhere_is_told_where(tmp_path, arguments, says):
+    ended = cogworker(*arguments, cwd=tmp_path)
+
+    assert ended.returncode == 2
+    assert says in ended.stderr
+
+
+@pytest.mark.parametrize("key", ["preload", "reload", "require", "embedded", "logfile"])
+def test_options_are_no_settings(tmp_path, key):
+    (tmp_path / "c.yml").write_text(f"{key}: true")
+
+    ended = cogworker("swarm", "-r", "a", "-C", "c.yml", cwd=tmp_path)
+
+    assert ended.returncode == 2
+    assert f"{key}: is an option of the command line: --{key} (from file c.yml)" in ended.stderr
+
+
+def test_wear_may_be_told_by_flags(workers, app):
+    workers.write("@cog.job\ndef job(): pass\n")
+    worker = workers.start("--max-jobs", "2", "--max-rss", "1G", max_jobs=7)
+    for _ in range(2):
+        app.push({"class": "tasks.job"})
+
+    assert worker.process.wait(30) == 0
+    assert Inspector(app).stats().processed == 2
+    refused = workers.run("worker", "-r", "tasks:cog", "--max-rss", "much")
+    assert refused.process.wait(30) == 2
+    assert "max_rss: must be a number of bytes" in refused.log
 
 
 def test_an_unknown_flag_or_command_is_exit_code_2(tmp_path):
@@ -93,7 +165,12 @@ def test_help_and_version(tmp_path):
     text = cogworker("--help", cwd=tmp_path).stdout
     assert "demo" in text
     assert "worker" in text
-    assert "--require" in cogworker("worker", "-h", cwd=tmp_path).stdout
+    for command in ("worker", "swarm"):
+        text = cogworker(command, "-h", cwd=tmp_path).stdout
+        assert text.startswith(f"Usage: cogworker {command} [OPTIONS]")
+        for word in ("--require", "--max-rss", "COGWORKER_CONFIG", "docs/settings.md"):
+            assert word in text
+        assert ("--reload" in text) == (command == "worker")
     assert re.fullmatch(r"cogworker, version [\d.]+\n", cogworker("--version", cwd=tmp_path).stdout)
 
 

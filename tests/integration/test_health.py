@@ -10,7 +10,7 @@ import time
 import pytest
 
 from cogworker._worker.facts import hostname, new_identity
-from cogworker.cli.health import judge
+from cogworker.cli.health import exists, judge
 from cogworker.inspector import Beat, Inspector
 
 from support.processes import eventually
@@ -41,15 +41,65 @@ def health(tmp_path, settings):
 def test_judge_counts_the_fresh_workers_of_a_host():
     beats = [Beat("a", "h", 1.0), Beat("b", "h", 3.04), Beat("c", "h", 99.0), Beat("d", "i", 0.1)]
 
-    assert judge(beats, "h", 2, 15) == (True, "ok: workers=2 host=h oldest_beat_s=3.0")
-    assert judge(beats, "h", 3, 15) == (
+    def told(host, wanted, max_age_s, gone=""):
+        return judge(beats, host, wanted, max_age_s, lambda worker: worker not in gone)
+
+    assert told("h", 2, 15) == (True, "ok: workers=2 host=h oldest_beat_s=3.0")
+    assert told("h", 3, 15) == (
         False, "too few workers: workers=2 host=h wanted=3 max_age_s=15 last_beat_s=1.0",
     )  # fmt: skip
-    assert judge(beats, "h", 1, 0.5)[0] is False
-    assert judge(beats, "h", 3, 100)[0] is True
-    assert judge(beats, "j", 1, 15) == (
+    assert told("h", 1, 0.5)[0] is False
+    assert told("h", 3, 100)[0] is True
+    assert told("j", 1, 15) == (
         False, "too few workers: workers=0 host=j wanted=1 max_age_s=15",
     )  # fmt: skip
+    assert told("h", 1, 15, gone="a") == (True, "ok: workers=1 host=h stale=1 oldest_beat_s=3.0")
+    assert told("h", 1, 15, gone="ab") == (
+        False, "too few workers: workers=0 host=h stale=2 wanted=1 max_age_s=15 last_beat_s=99.0",
+    )  # fmt: skip
+
+
+def test_whether_a_worker_still_has_a_process(monkeypatch):
+    assert exists(new_identity())
+    assert exists(f"h:i:{os.getppid()}:ab")
+    ended = subprocess.Popen(["true"])
+    ended.wait()
+    assert not any(map(exists, (f"h:{ended.pid}:ab", "h:x:ab", "odd", f"h:{10**30}:ab")))
+
+    def refused(pid, number):
+        raise PermissionError
+
+    monkeypatch.setattr(os, "kill", refused)
+    assert exists("h:7:ab")
+
+
+def test_workers_that_were_killed_a_moment_ago_do_not_count(workers, health):
+    workers.write("")
+    two = [workers.start(**{**QUICK, "orphan_threshold": 600}) for _ in range(2)]
+    two[0].kill()
+
+    code, line = health("--max-age", "1m")
+    assert (code, line.partition(" oldest")[0]) == (0, f"ok: workers=1 host={hostname()} stale=1")
+    assert health("--max-age", "60", "--workers", "2")[0] == 1
+    assert two[1].stop() == 0
+
+
+def test_what_can_t_be_used_is_exit_code_2(health):
+    code, line = health(COGWORKER_HEARTBEAT_INTERVAL="often")
+    assert code == 2
+    assert line.startswith("can't tell: heartbeat_interval: must be a number of seconds above 0")
+    for age in ("-1", "0", "soon"):
+        code, line = health("--max-age", age)
+        assert (code, line[:36]) == (2, "can't tell: --max-age: must be a num")
+
+
+def test_what_fails_says_where_it_asked(health, settings):
+    code, line = health(COGWORKER_REDIS_URL="redis://me:secret@127.0.0.1:1/0")
+    assert code == 1
+    assert line.endswith(f" redis=redis://me:***@127.0.0.1:1/0 namespace={settings['namespace']}")
+    code, line = health()
+    assert code == 1
+    assert line.endswith(f" redis={settings['redis_url']} namespace={settings['namespace']}")
 
 
 def test_a_swarm_is_healthy_until_its_workers_are_too_few(workers, health):
@@ -76,10 +126,9 @@ def test_workers_of_another_host_do_not_count(workers, health):
     worker = workers.start(**QUICK)
 
     assert health()[0] == 0
-    assert health(DYNO="worker.7") == (
-        1,
-        "too few workers: workers=0 host=worker.7 wanted=1 max_age_s=15",
-    )
+    code, line = health(DYNO="worker.7")
+    assert code == 1
+    assert line.startswith("too few workers: workers=0 host=worker.7 wanted=1 max_age_s=15 redis=")
     assert worker.stop() == 0
 
 
@@ -133,7 +182,7 @@ def test_an_application_that_can_t_be_loaded_is_one_line(source, health, tmp_pat
 
     code, line = health("-r", "bad")
 
-    assert code == 1
+    assert code == 2
     assert line.startswith("can't tell: ")
 
 

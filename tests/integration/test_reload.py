@@ -2,6 +2,7 @@
 
 import itertools
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -41,8 +42,23 @@ def test_it_picks_up_changes_and_survives_a_syntax_error(workers, app):
     save_until(workers, MARK.format("mended"), lambda: "mended" in worker.log)
     eventually(lambda: len(Inspector(app).workers()) == 1)
     assert "changed: files=" in worker.log
+    assert "reloader started: " in worker.log
+    assert "swarm " not in worker.log
     assert worker.stop() == 0
     assert Inspector(app).workers() == []
+
+
+def test_an_application_that_can_t_be_imported_waits_for_a_change(workers):
+    workers.write("def broken(:\n")
+    worker = workers.run("worker", "-r", "tasks:cog", "--reload", **QUICK)
+    worker.wait_for("waiting for a change: seat=0")
+    worker.signal(signal.SIGTTIN)
+    worker.wait_for("seat: seat=0 state=vacant starts_in_s=inf\n")
+
+    assert len(started(worker)) == 1
+    assert worker.log.count("can't import tasks: SyntaxError: invalid syntax (tasks.py, line") == 1
+    save_until(workers, MARK.format("mended"), lambda: "ready: worker=" in worker.log)
+    assert worker.stop() == 0
 
 
 def test_files_that_are_no_python_and_folders_elsewhere(workers, tmp_path):

@@ -67,7 +67,7 @@ def test_it_starts_as_many_workers_as_told_and_stops_them_all(workers, push, loo
     assert swarm.stop() == 0
     assert not any(is_alive(pid) for pid in pids)
     assert look.workers() == []
-    assert swarm.log.count("worker ended: ") == swarm.log.count("status=0 ") == 3
+    assert swarm.log.count("INFO worker ended: ") == swarm.log.count("status=0 ") == 3
     assert swarm.log.count("asked to stop again") == 0
 
 
@@ -116,6 +116,7 @@ def small():
         assert not sockets(one) & sockets(two)
     restart(swarm)
 
+    assert "WARNING the application was preloaded: new workers run the same" in swarm.log
     assert re.findall(r"imported in (\d+)", swarm.log) == [str(swarm.pid)]
     assert set(re.findall(r"ran in (\d+)", swarm.log)) <= set(map(str, started(swarm)))
     assert "threads=" not in swarm.log
@@ -217,6 +218,19 @@ def job(): print("printed")
     assert swarm.log == "printed\n"  # once: what was in a buffer did not cross a fork
 
 
+def test_a_log_file_that_is_moved_away_is_made_anew(workers):
+    workers.write("")
+    log = workers.folder / "swarm.log"
+    swarm = workers.swarm("-n", "1", "-L", str(log), ready=False, **QUICK)
+    eventually(lambda: log.exists() and "swarm ready" in log.read_text())
+    log.rename(workers.folder / "swarm.log.1")
+    swarm.signal(signal.SIGTTIN)
+    eventually(lambda: log.exists() and "stacks:" in log.read_text())
+
+    assert "WARNING seat: seat=0 state=ready" in log.read_text()
+    assert swarm.stop() == 0
+
+
 def test_quiet_is_for_successors_too(workers, push, look):
     workers.write("@cog.job\ndef job(): pass\n")
     swarm = workers.swarm("-n", "2", **QUICK)
@@ -236,14 +250,43 @@ def test_quiet_is_for_successors_too(workers, push, look):
     assert swarm.stop() == 0
 
 
-def test_ttin_tells_of_all_slots_and_all_stacks(workers):
+def test_ttin_tells_of_all_seats_and_all_stacks(workers):
     workers.write("")
     swarm = workers.swarm("-n", "2", **QUICK)
     swarm.signal(signal.SIGTTIN)
     swarm.wait_for("stacks:", times=2)
 
     for number, pid in enumerate(started(swarm)):
-        assert re.search(rf"slot: slot={number} state=ready pid={pid} for_s=\d+\n", swarm.log)
+        assert re.search(rf"seat: seat={number} state=ready pid={pid} for_s=\d+\n", swarm.log)
+    assert swarm.stop() == 0
+
+
+def test_signals_that_mean_nothing_do_nothing(workers):
+    workers.write("")
+    swarm = workers.swarm("-n", "1", **QUICK)
+    [worker] = started(swarm)
+    for number in (signal.SIGUSR1, signal.SIGUSR2):
+        os.kill(worker, number)
+    swarm.signal(signal.SIGUSR1)
+    swarm.wait_for("SIGUSR1 means nothing, and is ignored")
+    swarm.signal(signal.SIGTTIN)
+    swarm.wait_for("stacks:")
+
+    assert started(swarm) == [worker]
+    assert swarm.stop() == 0
+
+
+def test_under_nohup_it_is_not_hung_up(workers):
+    workers.write("")
+    nohup = "import signal; signal.signal(signal.SIGHUP, signal.SIG_IGN)\n"
+    program = ("-c", nohup + "from cogworker.cli import main; main()")
+    swarm = workers.run("swarm", "-r", "tasks:cog", "-n", "1", program=program, **QUICK)
+    swarm.wait_for("swarm ready")
+    swarm.signal(signal.SIGHUP)
+    swarm.signal(signal.SIGTTIN)
+    swarm.wait_for("stacks:")
+
+    assert "swarm stopping" not in swarm.log
     assert swarm.stop() == 0
 
 
@@ -262,6 +305,8 @@ def test_a_worker_that_is_told_from_afar_to_go_is_not_replaced_until_a_restart(w
 
     assert swarm.process.wait(30) == 0
     assert swarm.log.count("a worker retired") == 3
+    assert swarm.log.count(" status=86 (retired) ") == 3
+    assert "WARNING" not in swarm.log
     assert look.workers() == []
     assert len(started(swarm)) == 4
 
@@ -333,7 +378,14 @@ def test_a_service_manager_hears_that_it_is_ready_well_and_stops(command, worker
 
         words = heard()
     assert words.count("READY=1") == words.count("STOPPING=1") == 1
-    assert set(words) == {"READY=1", "WATCHDOG=1", "STOPPING=1"}
+    told = [word for word in words if word.startswith(("STATUS=", "EXTEND_TIMEOUT_USEC="))]
+    assert set(words) - set(told) == {"READY=1", "WATCHDOG=1", "STOPPING=1"}
+    if command == "swarm":
+        assert told[:2] == [
+            "STATUS=starting, 0 of 2 workers are ready",
+            "EXTEND_TIMEOUT_USEC=30000000",
+        ]
+        assert told[-2:] == ["STATUS=running 2 of 2 workers", "STATUS=stopping"]
     assert "WATCHDOG=1" in words[words.index("READY=1") : words.index("STOPPING=1")]
 
 
@@ -354,7 +406,8 @@ except FileExistsError:
         swarm.wait_for("ready: worker=")
         count = len(heard())
         eventually(lambda: len(heard()) > count + 3)
-        assert set(heard()) == {"WATCHDOG=1"}
+        assert "STATUS=starting, 1 of 2 workers are ready" in heard()
+        assert not any(word.startswith(("READY", "STOPPING")) for word in heard())
         (workers.folder / "hold").unlink()
         eventually(lambda: "READY=1" in heard())
         assert swarm.stop() == 0

@@ -20,11 +20,11 @@ def children(pid: int) -> list[int]:
     return [int(word) for word in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
 
-def started(swarm: WorkerProcess, slot: int | None = None) -> list[int]:
-    """The workers that it has started so far, in a slot or in all."""
-    number = r"\d+" if slot is None else slot
+def started(swarm: WorkerProcess, seat: int | None = None) -> list[int]:
+    """The workers that it has started so far, in a seat or in all."""
+    number = r"\d+" if seat is None else seat
     return [
-        int(pid) for pid in re.findall(rf"worker started: pid=(\d+) slot={number}\n", swarm.log)
+        int(pid) for pid in re.findall(rf"worker started: pid=(\d+) seat={number}\n", swarm.log)
     ]
 
 

@@ -38,6 +38,14 @@ class Systemd(Host):
         """Have the worker end: the service manager starts another one."""
         return True
 
+    def status(self, text: str) -> None:
+        """Say a line for ``systemctl status``."""
+        self.say(f"STATUS={text}")
+
+    def extend(self, by_s: float) -> None:
+        """Say that a start, or a stop, goes on and may take so much longer from now."""
+        self.say(f"EXTEND_TIMEOUT_USEC={by_s * 1e6:.0f}")
+
     def say(self, words: str) -> None:
         """Send one message; a manager that does not listen holds up nothing."""
         if not self._address:

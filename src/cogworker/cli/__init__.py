@@ -1,5 +1,6 @@
 """The command ``cogworker``: one module a subcommand."""
 
+import difflib
 import importlib
 import sys
 
@@ -26,6 +27,15 @@ class Subcommands(click.Group):
             importlib.import_module(f"cogworker.cli.{cmd_name}"), cmd_name
         )
         return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """The command that is meant, or an error that says which one may be."""
+        near = difflib.get_close_matches(args[0], self.NAMES, n=1)
+        if args[0] not in self.NAMES and near:
+            ctx.fail(f"there is no command {args[0]!r}; did you mean {near[0]}?")
+        return super().resolve_command(ctx, args)
 
 
 @click.group(cls=Subcommands, context_settings={"help_option_names": ["-h", "--help"]})

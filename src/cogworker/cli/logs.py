@@ -2,6 +2,7 @@
 
 import json
 import logging
+import logging.handlers
 import os
 import time
 from pathlib import Path
@@ -58,6 +59,8 @@ _handler: logging.Handler | None = None
 def set_up(level: str, form: str, file: Path | None) -> None:
     """Send the process's log to standard error, or append it to a file. Raises ConfigError.
 
+    A file that is moved away, as by logrotate, is made anew.
+
     A second call replaces the first: a swarm's worker has more settings than its parent.
     """
     global _handler
@@ -66,7 +69,7 @@ def set_up(level: str, form: str, file: Path | None) -> None:
         handler = logging.StreamHandler()
     else:
         try:
-            handler = logging.FileHandler(file, encoding="utf-8")
+            handler = logging.handlers.WatchedFileHandler(file, encoding="utf-8")
         except OSError as error:
             raise ConfigError("-L/--logfile", f"can't write to {file}: {error.strerror}") from error
     handler.setFormatter(JsonFormatter() if form == "json" else TextFormatter())

@@ -28,7 +28,15 @@ from cogworker.embedded import EmbeddedServer
 logger = logging.getLogger("cogworker.worker")
 
 CONFIG = click.option(
-    "-C", "--config", "config_file", type=click.Path(path_type=Path), help="YAML file."
+    "-C",
+    "--config",
+    "config_file",
+    type=click.Path(path_type=Path),
+    help="YAML file.  [that which COGWORKER_CONFIG names]",
+)
+EPILOG = (
+    "Every setting may stand in the environment as well, as COGWORKER_ and its name, or in the "
+    "YAML file: see docs/settings.md."
 )
 
 _OPTIONS = (
@@ -53,6 +61,10 @@ _OPTIONS = (
     ),
     click.option(
         "-t", "--timeout", metavar="SECONDS", help="How long running jobs get at a stop.  [25]"
+    ),
+    click.option("--max-jobs", metavar="N", help="Stop, or be replaced, after so many jobs."),
+    click.option(
+        "--max-rss", metavar="SIZE", help="Stop, or be replaced, over so much memory, as in 512M."
     ),
     click.option(
         "-L", "--logfile", type=click.Path(path_type=Path), help="Append the log to a file."
@@ -83,6 +95,36 @@ class Options:
     flags: dict[str, Any]
 
 
+def _refuse(says: str) -> Callable[[click.Context, click.Parameter, Any], None]:
+    def refuse(context: click.Context, _: click.Parameter, value: Any) -> None:
+        if value:
+            context.fail(says.format(value[0] if isinstance(value, tuple) else value))
+
+    return refuse
+
+
+def elsewhere(*names: str, says: str, is_flag: bool = False) -> Callable[..., Any]:
+    """An option of another command, which says so."""
+    return click.option(
+        *names,
+        hidden=True,
+        expose_value=False,
+        is_eager=True,
+        is_flag=is_flag,
+        callback=_refuse(says),
+    )
+
+
+_NO_ARGUMENTS = click.argument(
+    "arguments",
+    nargs=-1,
+    metavar="",
+    expose_value=False,
+    is_eager=True,
+    callback=_refuse("{0!r} needs an option; to name the application: -r {0}"),
+)
+
+
 def worker_options(command: Callable[..., None]) -> Callable[..., None]:
     """Give a command these options, as its first argument; those of its own are keywords."""
 
@@ -96,6 +138,8 @@ def worker_options(command: Callable[..., None]) -> Callable[..., None]:
         queues: tuple[str, ...],
         concurrency: str | None,
         timeout: str | None,
+        max_jobs: str | None,
+        max_rss: str | None,
         log_level: str | None,
         log_format: str | None,
         **own: Any,
@@ -106,6 +150,8 @@ def worker_options(command: Callable[..., None]) -> Callable[..., None]:
             "environment": environment,
             "concurrency": concurrency,
             "shutdown_timeout": timeout,
+            "max_jobs": max_jobs,
+            "max_rss": max_rss,
             "log_level": log_level,
             "log_format": log_format,
             "queues": list(queues) or None,
@@ -119,13 +165,14 @@ def worker_options(command: Callable[..., None]) -> Callable[..., None]:
         )
         command(options, **own)
 
-    return functools.reduce(lambda decorated, option: option(decorated), _OPTIONS[::-1], called)
+    options = (*_OPTIONS, _NO_ARGUMENTS)
+    return functools.reduce(lambda decorated, option: option(decorated), options[::-1], called)
 
 
 def load(options: Options) -> Cogworker:
     """Import and configure the application; its settings say how the log looks.
 
-    Raises ConfigError, and whatever the application raises.
+    Raises ConfigError and Unimportable.
     """
     # Jobs that compute let the dispatcher and other jobs in five times as often. Measured: idle
     # pick-up p99 1.2 ms instead of 3.1, no-op throughput 6 % less. An application may set its own.

@@ -11,7 +11,9 @@ import click
 
 from cogworker.app import Cogworker
 from cogworker.cli.options import (
+    EPILOG,
     Options,
+    elsewhere,
     embedded_server,
     load,
     serving,
@@ -23,7 +25,7 @@ from cogworker.swarm.supervisor import Supervisor
 logger = logging.getLogger("cogworker.swarm")
 
 
-@click.command()
+@click.command(epilog=EPILOG)
 @worker_options
 @click.option("-n", "--count", metavar="N", help="How many workers.  [one for each processor]")
 @click.option(
@@ -37,6 +39,7 @@ logger = logging.getLogger("cogworker.swarm")
     help="Import the application once, before the workers are forked: they share its memory, "
     "and new code needs a new swarm.",
 )
+@elsewhere("--reload", is_flag=True, says="--reload belongs to: cogworker worker")
 def swarm(options: Options, count: str | None, phased: bool | None, preload: bool) -> None:
     """Run several workers, and replace those that end.
 
@@ -55,6 +58,7 @@ def swarm(options: Options, count: str | None, phased: bool | None, preload: boo
         config.count or os.cpu_count() or 1,
         shutdown_timeout_s=config.shutdown_timeout,
         phased=config.phased_restart,
+        preloaded=preload,
     )
     with embedded_server(options):
         status = supervisor.run()

@@ -9,7 +9,9 @@ import click
 from cogworker._worker.leave import leave
 from cogworker._worker.systemd import Systemd
 from cogworker.cli.options import (
+    EPILOG,
     Options,
+    elsewhere,
     embedded_server,
     load,
     serving,
@@ -21,11 +23,12 @@ from cogworker.swarm.watcher import watcher_of
 from cogworker.worker import Worker
 
 
-@click.command()
+@click.command(epilog=EPILOG)
 @worker_options
 @click.option(
     "--reload", is_flag=True, help="For development: start anew when a Python file changes."
 )
+@elsewhere("-n", "--count", says="a worker is one process; several are: cogworker swarm -n {0}")
 def worker(options: Options, reload: bool) -> None:
     """Run the jobs of an application.
 

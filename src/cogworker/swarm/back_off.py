@@ -1,4 +1,4 @@
-"""How long a slot stays empty after its worker ended though nobody had asked for it."""
+"""How long a seat stays empty after its worker ended though nobody had asked for it."""
 
 LONGEST_S = 60.0
 HEALTHY_S = 30.0
@@ -6,7 +6,7 @@ HEALTHY_S = 30.0
 
 
 class BackOff:
-    """The pauses of one slot: 0, 1, 2, 4 … at most 60 seconds; a healthy run begins anew."""
+    """The pauses of one seat: 0, 1, 2, 4 … at most 60 seconds; a healthy run begins anew."""
 
     def __init__(self) -> None:
         self._crashes = 0

@@ -9,6 +9,7 @@
 """
 
 import contextlib
+import json
 import logging
 import os
 import signal
@@ -20,7 +21,7 @@ from cogworker._worker.host import Host
 from cogworker._worker.leave import leave, write_out
 from cogworker.app import Cogworker
 from cogworker.errors import CogworkerError
-from cogworker.swarm.signals import SIGNALS
+from cogworker.swarm.signals import SIGNALS, is_ignored
 from cogworker.worker import Worker
 
 logger = logging.getLogger("cogworker.swarm")
@@ -31,8 +32,11 @@ Work = Callable[[], AbstractContextManager[Cogworker]]
 CRASHED = 1
 UNUSABLE = 2
 """Exit status of a child whose application or settings can't be used."""
+LONGEST_ERROR = 8000
+"""Characters of an error that reach the parent, which logs it: less than a pipe holds."""
 RETIRED = 86
 """Exit status of a worker that was told from afar to go, and has no successor."""
+MEANINGS = {CRASHED: "crashed", UNUSABLE: "unusable", RETIRED: "retired"}
 
 _WAIT_FOR_WORKER = {signal.SIGTSTP, signal.SIGTTIN}
 """Their default is to stop the process, in the middle of whatever it imports."""
@@ -57,7 +61,10 @@ class Child:
         """What it has said since the last time: a word, and what belongs to it."""
         if self.messages is None:
             return
-        said = os.read(self.messages, 65536)
+        try:
+            said = os.read(self.messages, 65536)
+        except BlockingIOError:
+            return
         if not said:
             self.messages = None
         *lines, self._rest = (self._rest + said).split(b"\n")
@@ -101,8 +108,13 @@ class Reporter(Host):
         return False
 
     def _tell(self, words: str) -> None:
-        with contextlib.suppress(OSError):  # the parent is dead: the lifeline tells
-            os.write(self._pipe, f"{words}\n".encode())
+        tell(self._pipe, words)
+
+
+def tell(pipe: int, words: str) -> None:
+    """Send the parent a message, one line."""
+    with contextlib.suppress(OSError):  # the parent is dead: the lifeline tells
+        os.write(pipe, f"{words}\n".encode())
 
 
 def fork(body: Body, parent_files: Iterable[int]) -> Child:
@@ -126,6 +138,21 @@ def fork(body: Body, parent_files: Iterable[int]) -> Child:
     return Child(pid, messages, held)
 
 
+def reap() -> Iterator[tuple[int, int]]:
+    """The processes that have ended, with an exit code or, negative, by a signal.
+
+    As process 1 of a container the parent adopts every orphan, and sees its end, too.
+    """
+    while True:
+        try:
+            pid, status = os.waitpid(-1, os.WNOHANG)
+        except ChildProcessError:
+            return
+        if pid == 0:
+            return
+        yield pid, os.waitstatus_to_exitcode(status)
+
+
 def _live(body: Body, parent_files: Iterable[int], reports: int, lifeline: int) -> NoReturn:
     status = CRASHED
     try:
@@ -140,9 +167,11 @@ def _live(body: Body, parent_files: Iterable[int], reports: int, lifeline: int) 
 def _let_go(parent_files: Iterable[int]) -> None:
     signal.set_wakeup_fd(-1)
     for number in SIGNALS:
-        signal.signal(number, signal.SIG_DFL)
-    # It is for the parent, but whoever looks for processes by their command finds the workers, too.
-    signal.signal(signal.SIGUSR2, lambda *_: None)
+        if not is_ignored(number):
+            signal.signal(number, signal.SIG_DFL)
+    # They are for the parent, but who looks for processes by their command finds the workers, too.
+    for number in (signal.SIGUSR1, signal.SIGUSR2):
+        signal.signal(number, lambda *_: None)
     for file in parent_files:
         os.close(file)
     os.environ.pop("NOTIFY_SOCKET", None)
@@ -155,7 +184,7 @@ def work_off(work: Work, reports: int, lifeline: int) -> int:
         try:
             app = stack.enter_context(work())
         except CogworkerError as error:
-            logger.error("can't start a worker: error=%s", error)
+            tell(reports, f"unusable {json.dumps(str(error)[:LONGEST_ERROR])}")
             return UNUSABLE
         host = Reporter(reports, app.config.shutdown_timeout)
         ending = Worker(app.client, app.jobs, app.config, host).run(lifeline=lifeline)

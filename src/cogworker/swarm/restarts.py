@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 
 
 class State(enum.Enum):
-    """What is in a slot."""
+    """What is in a seat."""
 
     VACANT = "vacant"
     """No worker; one starts as soon as it is due."""
@@ -27,7 +27,7 @@ class State(enum.Enum):
 
 
 class Restarts:
-    """Slots whose workers are to be replaced, in order."""
+    """Seats whose workers are to be replaced, in order."""
 
     def __init__(self) -> None:
         self._waiting: list[int] = []
@@ -35,26 +35,26 @@ class Restarts:
     def __len__(self) -> int:
         return len(self._waiting)
 
-    def add(self, slot: int) -> None:
+    def add(self, seat: int) -> None:
         """Replace this one, too."""
-        if slot not in self._waiting:
-            self._waiting.append(slot)
+        if seat not in self._waiting:
+            self._waiting.append(seat)
 
-    def start_over(self, slots: Iterable[int]) -> None:
+    def start_over(self, seats: Iterable[int]) -> None:
         """Replace these, and forget what was asked before."""
-        self._waiting = list(slots)
+        self._waiting = list(seats)
 
-    def drop(self, slot: int) -> None:
+    def drop(self, seat: int) -> None:
         """Its worker has ended: the next one is new anyway."""
-        if slot in self._waiting:
-            self._waiting.remove(slot)
+        if seat in self._waiting:
+            self._waiting.remove(seat)
 
     def next(self, states: Sequence[State]) -> int | None:
-        """The slot whose worker is to stop now, given what is in each; None for "wait"."""
-        for slot in self._waiting:
-            if states[slot] in (State.STARTING, State.LEAVING):
-                self._waiting.remove(slot)
-                return slot
+        """The seat whose worker is to stop now, given what is in each; None for "wait"."""
+        for seat in self._waiting:
+            if states[seat] in (State.STARTING, State.LEAVING):
+                self._waiting.remove(seat)
+                return seat
         if self._waiting and all(state in (State.READY, State.RETIRED) for state in states):
             return self._waiting.pop(0)
         return None

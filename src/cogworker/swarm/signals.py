@@ -10,7 +10,7 @@ from types import FrameType
 SIGNALS = frozenset(
     {
         *(signal.SIGTERM, signal.SIGINT, signal.SIGTSTP, signal.SIGCONT, signal.SIGTTIN),
-        *(signal.SIGUSR2, signal.SIGCHLD),
+        *(signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2, signal.SIGCHLD),
     }
 )
 """What the parent obeys, and a child must not do in its place."""
@@ -22,6 +22,11 @@ def signal_name(number: int) -> str:
         return signal.Signals(number).name
     except ValueError:
         return str(number)
+
+
+def is_ignored(number: signal.Signals) -> bool:
+    """Whether this process ignores a signal."""
+    return signal.getsignal(number) is signal.SIG_IGN
 
 
 class Signals:
@@ -40,10 +45,14 @@ class Signals:
 
     @contextlib.contextmanager
     def taken(self) -> Iterator[None]:
-        """Take this process's signals for a while, also those that its starter had blocked."""
+        """Take this process's signals for a while, also those that its starter had blocked.
+
+        But for a HUP that is ignored: that is how ``nohup`` starts it.
+        """
+        numbers = SIGNALS - {signal.SIGHUP} if is_ignored(signal.SIGHUP) else SIGNALS
         before_fd = signal.set_wakeup_fd(self._write, warn_on_full_buffer=False)
-        before = {number: signal.signal(number, self._note) for number in SIGNALS}
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
+        before = {number: signal.signal(number, self._note) for number in numbers}
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, numbers)
         try:
             yield
         finally:

@@ -4,39 +4,45 @@ It runs no jobs and has no connection to Redis. One loop waits for whatever come
 a worker's message or end, or the moment at which something is due. Then it does what is due:
 
 1. Kill workers that did not stop in time.
-2. Start workers in slots that are vacant and have waited long enough after a crash.
+2. Start workers in seats that are vacant and have waited long enough after a crash.
 3. Go on with a restart: stop the next worker whose turn it is; see ``restarts`` for when.
-4. Tell the service manager that all is well.
+4. Tell the service manager; see ``notices``.
 
 So a signal is obeyed at once, whatever is under way. When the parent dies, even by SIGKILL, its
 workers' lifelines break, and they stop by themselves.
 """
 
+import json
 import logging
 import math
 import os
 import select
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 from cogworker import clock
-from cogworker._worker.systemd import Systemd
-from cogworker.swarm.child import UNUSABLE, Body, Child, Work, fork
+from cogworker.swarm.child import UNUSABLE, Body, Child, Work, fork, reap
+from cogworker.swarm.notices import Notices
 from cogworker.swarm.restarts import Restarts, State
+from cogworker.swarm.seat import Seat
+from cogworker.swarm.seats import Seats
 from cogworker.swarm.signals import Signals
-from cogworker.swarm.slot import Slot
 
 logger = logging.getLogger("cogworker.swarm")
 
 STOP_MARGIN_S = 10.0
 """How much longer than ``shutdown_timeout`` a worker's stop may take before it is killed."""
 
+SAME_STOP_S = 0.5
+"""So soon a second TERM is the first one: ``timeout``, for one, signals a child and its group."""
+
 
 class Supervisor:
     """Keeps ``count`` workers going until it is told to stop.
 
     ``shutdown_timeout_s`` is as far as the parent knows; its workers may tell it of a longer one.
-    ``watch`` runs in a child of its own, each of whose messages restarts the workers.
+    ``watch`` runs in a child of its own, each of whose messages restarts the workers. With
+    ``preloaded`` they run the application that this process has imported, for ever.
     """
 
     def __init__(
@@ -46,41 +52,45 @@ class Supervisor:
         *,
         shutdown_timeout_s: float,
         phased: bool,
+        preloaded: bool = False,
         watch: Body | None = None,
     ) -> None:
         self._work = work
         self._watch = watch
+        self._name = "swarm" if watch is None else "reloader"
+        self._preloaded = preloaded
         self._watcher: Child | None = None
-        self._slots = [Slot(number) for number in range(count)]
+        self._seats = Seats(count)
         self._shutdown_timeout_s = shutdown_timeout_s
         self._phased = phased
         self._restarts = Restarts()
         self._restarting_since: float | None = None
         self._stopping = False
+        self._stop_again_at = 0.0
         self._quiet = False
         self._has_been_ready = False
+        self._last_error = ""
         self._is_up = False
         self._status = 0
-        self._systemd = Systemd()
-        self._pulse_at = 0.0
+        self._notices = Notices()
         self._signals = Signals()
         self._meanings: dict[signal.Signals, Callable[[], None]] = {
             signal.SIGTERM: self._stop,
             signal.SIGINT: self._stop,
+            signal.SIGHUP: self._stop,
             signal.SIGTSTP: self._be_quiet,
             signal.SIGCONT: self._resume,
             signal.SIGTTIN: self._describe,
+            signal.SIGUSR1: lambda: logger.warning("SIGUSR1 means nothing, and is ignored"),
             signal.SIGUSR2: self._restart,
         }
 
     def run(self) -> int:
         """Run until all workers have stopped, or retired; answers with the exit status."""
         with self._signals.taken():
+            how = f" phased_restart={self._phased}".lower() if self._watch is None else ""
             logger.info(
-                "swarm started: pid=%d workers=%d phased_restart=%s",
-                os.getpid(),
-                len(self._slots),
-                str(self._phased).lower(),
+                "%s started: pid=%d workers=%d%s", self._name, os.getpid(), len(self._seats), how
             )
             if self._watch is not None:
                 self._watcher = fork(self._watch, self._files())
@@ -92,44 +102,38 @@ class Supervisor:
         if self._watcher is not None:
             self._watcher.close()
         self._signals.close()
-        logger.info("swarm ended: pid=%d status=%d", os.getpid(), self._status)
+        logger.info("%s ended: pid=%d status=%d", self._name, os.getpid(), self._status)
         return self._status
 
     # What is due.
 
     def _act(self, now: float) -> None:
-        for slot in self._slots:
-            slot.kill_if_late(now)
-            if slot.state is State.VACANT and now >= slot.due_at and not self._stopping:
-                self._start(slot, now)
-        while (number := self._restarts.next(self._states())) is not None:
-            logger.info("replacing a worker: pid=%d slot=%d", self._slots[number].pid, number)
-            self._slots[number].stop(now + self._bound_s())
-        if all(state in (State.READY, State.RETIRED) for state in self._states()):
+        for seat in self._seats:
+            seat.kill_if_late(now)
+            if seat.state is State.VACANT and now >= seat.due_at and not self._stopping:
+                self._start(seat, now)
+        while (number := self._restarts.next(self._seats.states)) is not None:
+            logger.info("replacing a worker: pid=%d seat=%d", self._seats[number].pid, number)
+            self._seats[number].stop(now + self._bound_s())
+        if self._seats.are_ready:
             self._all_ready(now)
-        every_s = self._systemd.pulse_s
-        if every_s is not None and now >= self._pulse_at:
-            self._pulse_at = now + every_s
-            self._systemd.well()
+        self._notices.tell(now, self._seats.states, is_up=self._is_up, is_stopping=self._stopping)
 
-    def _start(self, slot: Slot, now: float) -> None:
-        slot.start(self._work, self._files(), now)
-        if self._quiet and slot.child is not None:
-            slot.child.signal(signal.SIGTSTP)  # it waits until there is a worker to obey it
+    def _start(self, seat: Seat, now: float) -> None:
+        seat.start(self._work, self._files(), now)
+        if self._quiet and seat.child is not None:
+            seat.child.signal(signal.SIGTSTP)  # it waits until there is a worker to obey it
 
     def _all_ready(self, now: float) -> None:
         if not self._is_up:
             self._is_up = True
-            logger.info("swarm ready: workers=%d", len(self._slots))
-            self._systemd.ready()
-        if self._restarting_since is not None and not self._restarts:
-            logger.info("restart ends: took_s=%.1f", now - self._restarting_since)
-            self._restarting_since = None
+            logger.info("%s ready: workers=%d", self._name, len(self._seats))
+            self._notices.ready()
+        if not self._restarts:
+            self._end_restart("done", now)
 
     def _is_over(self) -> bool:
-        if self._stopping:
-            return all(slot.child is None for slot in self._slots)
-        return all(slot.state is State.RETIRED for slot in self._slots)
+        return not self._seats.children if self._stopping else self._seats.are_retired
 
     def _wait(self, now: float) -> None:
         poll = select.poll()
@@ -137,40 +141,50 @@ class Supervisor:
         for child in self._children():
             if child.messages is not None:
                 poll.register(child.messages, select.POLLIN)
-        wake_at = min(self._deadlines())
+        start_at = math.inf if self._stopping else self._seats.due_at
+        wake_at = min(self._notices.next_at, self._seats.kill_at, start_at)
         wait_ms = None if wake_at == math.inf else 1000 * max(0.0, wake_at - now)
         ready = {file for file, _ in poll.poll(wait_ms)}
         for number in self._signals.take():
             if number in self._meanings:
                 self._meanings[number]()
-        for slot in self._slots:
-            if slot.child is not None and slot.child.messages in ready:
-                self._hear(slot, slot.child)
+        for seat in self._seats:
+            if seat.child is not None and seat.child.messages in ready:
+                self._hear(seat, seat.child)
         if self._watcher is not None and self._watcher.messages in ready:
             self._hear_watcher(self._watcher)
         self._reap()
 
-    def _deadlines(self) -> Iterator[float]:
-        yield math.inf if self._systemd.pulse_s is None else self._pulse_at
-        for slot in self._slots:
-            yield slot.kill_at
-            if slot.state is State.VACANT and not self._stopping:
-                yield slot.due_at
-
     # What workers say, and their ends.
 
-    def _hear(self, slot: Slot, worker: Child) -> None:
+    def _hear(self, seat: Seat, worker: Child) -> None:
         for word, fact in worker.hear():
             if word == "ready":
                 self._has_been_ready = True
+                self._last_error = ""
                 self._shutdown_timeout_s = max(self._shutdown_timeout_s, float(fact))
-                if slot.state is State.STARTING:
-                    slot.state = State.READY
-            elif word == "stopping" and slot.state is State.READY:
-                slot.state = State.LEAVING
-            elif word == "worn" and slot.state is State.READY and not self._stopping:
-                logger.info("worn out: pid=%d slot=%d reason=%s", slot.pid, slot.number, fact)
-                self._restarts.add(slot.number)
+                if seat.state is State.STARTING:
+                    seat.state = State.READY
+            elif word == "stopping":
+                seat.leave(clock.monotonic() + self._bound_s())
+            elif word == "unusable":
+                self._tell_error(seat, json.loads(fact))
+            elif word == "worn":
+                seat.worn = fact
+            if seat.worn and seat.state is State.READY and not self._stopping:
+                logger.info("worn out: pid=%d seat=%d reason=%s", seat.pid, seat.number, seat.worn)
+                seat.worn = ""
+                self._restarts.add(seat.number)
+
+    def _tell_error(self, seat: Seat, error: str) -> None:
+        """Log why a worker could not start; again: one line, or none at the end."""
+        if error == self._last_error:
+            if self._stopping or (self._watch is None and not self._has_been_ready):
+                return
+            error = error.partition("\n")[0]
+        else:
+            self._last_error = error
+        logger.error("can't start a worker: seat=%d error=%s", seat.number, error)
 
     def _hear_watcher(self, watcher: Child) -> None:
         for word, fact in watcher.hear():
@@ -178,18 +192,9 @@ class Supervisor:
             self._restart()
 
     def _reap(self) -> None:
-        """See which processes have ended; as process 1 of a container it adopts every orphan."""
-        while True:
-            try:
-                pid, status = os.waitpid(-1, os.WNOHANG)
-            except ChildProcessError:
-                return
-            if pid == 0:
-                return
-            code = os.waitstatus_to_exitcode(status)
-            slot = next((slot for slot in self._slots if slot.pid == pid), None)
-            if slot is not None:
-                self._ended(slot, code)
+        for pid, code in reap():
+            if (seat := self._seats.of(pid)) is not None:
+                self._ended(seat, code)
             elif self._watcher is not None and self._watcher.pid == pid:
                 self._watcher.close()
                 self._watcher = None
@@ -198,86 +203,95 @@ class Supervisor:
             else:
                 logger.debug("reaped a process that was no worker: pid=%d status=%d", pid, code)
 
-    def _ended(self, slot: Slot, code: int) -> None:
-        was_starting = slot.state is State.STARTING
-        pause_s = slot.ended(code, clock.monotonic())
-        self._restarts.drop(slot.number)
+    def _ended(self, seat: Seat, code: int) -> None:
+        was_starting = seat.state is State.STARTING
+        if seat.child is not None:
+            self._hear(seat, seat.child)  # its last words
+        pause_s = seat.ended(code, clock.monotonic())
+        self._restarts.drop(seat.number)
         if pause_s is None or self._stopping:
+            return
+        if code == UNUSABLE and self._watcher is not None:
+            seat.wait_for_restart()
+            logger.info("waiting for a change: seat=%d", seat.number)
             return
         if code == UNUSABLE and not self._has_been_ready:
             self._status = code  # nothing to go back to: as a worker by itself would end
             self._stop()
             return
-        logger.warning("restarting a worker: slot=%d in_s=%.0f", slot.number, pause_s)
+        logger.warning("restarting a worker: seat=%d in_s=%.0f", seat.number, pause_s)
         if was_starting and self._restarting_since is not None:
             logger.error(
-                "the restart waits, a new worker ended before it was ready: slot=%d old_workers=%d",
-                slot.number,
+                "the restart waits, a new worker ended before it was ready: seat=%d old_workers=%d",
+                seat.number,
                 len(self._restarts),
             )
 
     # What signals mean.
 
     def _stop(self) -> None:
+        now = clock.monotonic()
         if self._stopping:
+            if now < self._stop_again_at:
+                return
             logger.warning("asked to stop again: not waiting any longer")
-            for slot in self._slots:
-                if slot.child is not None:
-                    slot.child.hurry()
+            for child in self._seats.children:
+                child.hurry()
             return
         self._stopping = True
-        logger.info("swarm stopping: timeout_s=%.0f", self._bound_s())
-        self._systemd.stopping()
+        self._stop_again_at = now + SAME_STOP_S
+        logger.info("%s stopping: timeout_s=%.0f", self._name, self._bound_s())
+        self._end_restart("stopped", now)
+        self._notices.stopping()
         self._restarts.start_over(())
-        kill_at = clock.monotonic() + self._bound_s()
-        for slot in self._slots:
-            slot.stop(kill_at)
+        self._seats.stop(now + self._bound_s())
 
     def _be_quiet(self) -> None:
         self._quiet = True
-        self._pass_on(signal.SIGTSTP)
+        self._seats.signal(signal.SIGTSTP)
 
     def _resume(self) -> None:
         self._quiet = False
-        self._pass_on(signal.SIGCONT)
+        self._seats.signal(signal.SIGCONT)
 
     def _describe(self) -> None:
         now = clock.monotonic()
-        for slot in self._slots:
-            logger.warning("slot: %s", slot.describe(now))
-        self._pass_on(signal.SIGTTIN)
-
-    def _pass_on(self, number: signal.Signals) -> None:
-        for slot in self._slots:
-            if slot.child is not None:
-                slot.child.signal(number)
+        for seat in self._seats:
+            logger.warning("seat: %s", seat.describe(now))
+        self._seats.signal(signal.SIGTTIN)
 
     def _restart(self) -> None:
         """Replace all workers that run now, and start those that are missing at once."""
         if self._stopping:
             return
         now = clock.monotonic()
+        self._end_restart("superseded", now)
         logger.info("restart begins: phased=%s", str(self._phased).lower())
+        if self._preloaded:
+            logger.warning("the application was preloaded: new workers run the same, old code")
         self._restarting_since = now
-        for slot in self._slots:
-            slot.start_afresh(now)
-        running = [slot for slot in self._slots if slot.child and slot.state is not State.STOPPING]
+        for seat in self._seats:
+            seat.start_afresh(now)
         if self._phased:
-            self._restarts.start_over(slot.number for slot in running)
+            running = (State.STARTING, State.READY, State.LEAVING)
+            self._restarts.start_over(
+                number for number, state in enumerate(self._seats.states) if state in running
+            )
         else:
-            for slot in running:
-                slot.stop(now + self._bound_s())
+            self._seats.stop(now + self._bound_s())
+
+    def _end_restart(self, how: str, now: float) -> None:
+        if self._restarting_since is not None:
+            logger.info("restart ends: %s took_s=%.1f", how, now - self._restarting_since)
+            self._restarting_since = None
 
     # What it knows.
-
-    def _states(self) -> list[State]:
-        return [slot.state for slot in self._slots]
 
     def _bound_s(self) -> float:
         return self._shutdown_timeout_s + STOP_MARGIN_S
 
     def _children(self) -> list[Child]:
-        workers = [slot.child for slot in self._slots if slot.child is not None]
+        workers = self._seats.children
         return workers if self._watcher is None else [*workers, self._watcher]
 
     def _files(self) -> list[int]:
