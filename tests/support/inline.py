@@ -48,6 +48,7 @@ class InlineWorker:
         self.persist(self.control.look)
 
     def check_keys(self) -> None:
+        self.guard.alarm()  # all keys, without drawing lots
         self.persist(self.guard.tick)
 
     def turn(self) -> None:

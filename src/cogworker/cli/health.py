@@ -93,7 +93,8 @@ def judge(
     """
     mine = [beat for beat in beats if beat.host == host]
     ages_s = sorted(beat.age_s for beat in mine if exists(beat.worker))
-    fresh_s = [age_s for age_s in ages_s if age_s <= max_age_s]
+    # A beat from far in the future is left from before a clock was set back.
+    fresh_s = [age_s for age_s in ages_s if abs(age_s) <= max_age_s]
     facts = f"workers={len(fresh_s)} host={host}"
     if len(ages_s) < len(mine):
         facts += f" stale={len(mine) - len(ages_s)}"

@@ -3,6 +3,7 @@
 import gc
 import logging
 import os
+import signal
 import sys
 import threading
 from contextlib import AbstractContextManager
@@ -46,6 +47,8 @@ def swarm(options: Options, count: str | None, phased: bool | None, preload: boo
     TERM or INT stops all, USR2 restarts them one after another. TSTP makes them quiet, CONT
     resumes, TTIN logs all stacks.
     """
+    for number in (signal.SIGUSR2, signal.SIGTSTP):  # which would end or stop it while it starts
+        signal.signal(number, lambda *_: None)
     options.flags.update(count=count, phased_restart=phased)
     app = _preload(options) if preload else None
     config = settings_without_application(options) if app is None else app.config

@@ -119,23 +119,27 @@ def tell(pipe: int, words: str) -> None:
 
 def fork(body: Body, parent_files: Iterable[int]) -> Child:
     """Fork a child, which closes the parent's files. Raises OSError."""
-    messages, reports = os.pipe()
-    lifeline, held = os.pipe()
-    write_out()  # or both processes would write it
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
-    try:
-        pid = os.fork()
-        if pid == 0:
-            _live(body, [*parent_files, messages, held], reports, lifeline)
-    except OSError:
-        os.close(messages)
-        os.close(held)
-        raise
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
-        os.close(reports)
-        os.close(lifeline)
+    with contextlib.ExitStack() as ours, contextlib.ExitStack() as theirs:
+        messages, reports = _pipe(ours, theirs)
+        lifeline, held = _pipe(theirs, ours)
+        write_out()  # or both processes would write it
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
+        try:
+            pid = os.fork()
+            if pid == 0:
+                _live(body, [*parent_files, messages, held], reports, lifeline)
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        ours.pop_all()
     return Child(pid, messages, held)
+
+
+def _pipe(reader: contextlib.ExitStack, writer: contextlib.ExitStack) -> tuple[int, int]:
+    """A pipe; each end is closed with the stack of who does not need it."""
+    read, write = os.pipe()
+    reader.callback(os.close, read)
+    writer.callback(os.close, write)
+    return read, write
 
 
 def reap() -> Iterator[tuple[int, int]]:
@@ -189,5 +193,5 @@ def work_off(work: Work, reports: int, lifeline: int) -> int:
         host = Reporter(reports, app.config.shutdown_timeout)
         ending = Worker(app.client, app.jobs, app.config, host).run(lifeline=lifeline)
         # What is left is to write out what was printed.
-        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM, signal.SIGINT})
+        signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
     return RETIRED if ending == "retire" else 0
