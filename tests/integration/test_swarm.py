@@ -240,6 +240,7 @@ def test_quiet_is_for_successors_too(workers, push, look):
     os.kill(started(swarm)[0], signal.SIGKILL)
     swarm.wait_for("ready: worker=", times=3)
     restart(swarm)
+    swarm.wait_for("ready: worker=", times=5)
 
     assert look.stats().enqueued == 1
     for pid in started(swarm)[2:]:  # before it could take a job
@@ -329,8 +330,8 @@ def job():
     [busy] = [name for name in look.workers() if look.held(name)]
     look.stop_worker(busy)
     swarm.wait_for("stopping: worker=")
-    swarm.signal(signal.SIGTTIN)
-    swarm.wait_for(" state=leaving ")
+    # The parent may hear of it later than the log.
+    eventually(lambda: swarm.signal(signal.SIGTTIN) or " state=leaving " in swarm.log)
     swarm.signal(signal.SIGUSR2)
     swarm.wait_for("replacing a worker: ")
     (workers.folder / "hold").unlink()

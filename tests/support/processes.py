@@ -124,6 +124,8 @@ class Workers:
         swarm = self.run("swarm", "-r", "tasks:cog", *options, **settings)
         if ready:
             swarm.wait_for("swarm ready: workers=")
+            # The parent may know it before the workers have logged it.
+            swarm.wait_for("ready: worker=", times=swarm.log.count("worker started: "))
         return swarm
 
     def run(

@@ -44,7 +44,7 @@ logger = logging.getLogger("cogworker.swarm")
 def swarm(options: Options, count: str | None, phased: bool | None, preload: bool) -> None:
     """Run several workers, and replace those that end.
 
-    TERM or INT stops all, USR2 restarts them one after another. TSTP makes them quiet, CONT
+    TERM, INT or HUP stops all, USR2 restarts them one after another. TSTP makes them quiet, CONT
     resumes, TTIN logs all stacks.
     """
     for number in (signal.SIGUSR2, signal.SIGTSTP):  # which would end or stop it while it starts
