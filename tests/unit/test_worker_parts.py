@@ -201,6 +201,20 @@ class TestRequestsOfAParent:
         assert [requests.get(), requests.get(0.0)] == ["retire", None]
 
 
+@pytest.mark.parametrize(("before", "asked"), [(signal.SIG_DFL, "stop"), (signal.SIG_IGN, None)])
+def test_a_hang_up_stops_unless_it_is_ignored_as_under_nohup(before, asked):
+    default = signal.signal(signal.SIGHUP, before)
+    requests = Requests()
+    try:
+        with requests.from_signals():
+            os.kill(os.getpid(), signal.SIGHUP)
+            assert requests.get(0.0) == asked
+        assert signal.getsignal(signal.SIGHUP) == before
+    finally:
+        signal.signal(signal.SIGHUP, default)
+        requests.close()
+
+
 def test_a_signal_that_was_blocked_before_comes_through():
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTSTP})
     signal.pthread_kill(threading.get_ident(), signal.SIGTSTP)  # no other thread may get it

@@ -120,7 +120,13 @@ class Requests:
         """
         global _taken
         before_fd = signal.set_wakeup_fd(self._write, warn_on_full_buffer=False)
-        before = {number: signal.signal(number, self._on_signal) for number in _MEANINGS}
+        # A hang-up that is ignored, as under nohup, stays ignored.
+        obeyed = [
+            number
+            for number in _MEANINGS
+            if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN
+        ]
+        before = {number: signal.signal(number, self._on_signal) for number in obeyed}
         _taken = True
         signal.pthread_sigmask(signal.SIG_UNBLOCK, _MEANINGS)
         try:
@@ -161,6 +167,8 @@ def _give_back_signals() -> None:
         _taken = False
         signal.set_wakeup_fd(-1)
         for number in _MEANINGS:
+            if signal.getsignal(number) == signal.SIG_IGN:
+                continue
             default = signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL
             signal.signal(number, default)
 
