@@ -1,6 +1,8 @@
 """Jobs that do to their worker what no job should: the others run, and the worker stops cleanly."""
 
 import signal
+import subprocess
+import sys
 
 import pytest
 
@@ -205,3 +207,25 @@ def modest(): pass
     assert worker.stop() == 0
     assert look.stats() == (3, 3, 0, 0, 0, 0, 3, 0)
     assert look.workers() == []
+
+
+def test_a_child_that_a_job_forks_obeys_a_term_from_its_first_moment_on(tmp_path):
+    program = tmp_path / "program.py"
+    program.write_text(
+        """
+import os, signal, time
+os.register_at_fork(after_in_child=lambda: time.sleep(0.5))  # a slow start, as on a busy machine
+from cogworker._worker.signals import Requests
+with Requests().from_signals():
+    pid = os.fork()
+    if pid == 0:
+        time.sleep(30)
+        os._exit(3)
+    os.kill(pid, signal.SIGTERM)
+    _, status = os.waitpid(pid, 0)
+    assert signal.pthread_sigmask(signal.SIG_BLOCK, []) == set()
+print(os.waitstatus_to_exitcode(status))
+"""
+    )
+    done = subprocess.run([sys.executable, program], capture_output=True, text=True, timeout=60)
+    assert (done.stdout, done.stderr) == ("-15\n", "")

@@ -173,4 +173,29 @@ def _give_back_signals() -> None:
             signal.signal(number, default)
 
 
-os.register_at_fork(after_in_child=_give_back_signals)
+_forking = threading.local()
+
+
+def _hold_signals() -> None:
+    """Before a fork: a TERM that hits the child before it has given them back would be lost.
+
+    A pool of processes that ended early then waited for such a child for ever.
+    """
+    if _taken:
+        _forking.mask = signal.pthread_sigmask(signal.SIG_BLOCK, _MEANINGS)
+
+
+def _let_signals_through() -> None:
+    mask = _forking.__dict__.pop("mask", None)
+    if mask is not None:
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+
+
+def _begin_child() -> None:
+    _give_back_signals()
+    _let_signals_through()
+
+
+os.register_at_fork(
+    before=_hold_signals, after_in_parent=_let_signals_through, after_in_child=_begin_child
+)
