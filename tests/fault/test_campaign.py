@@ -49,9 +49,9 @@ class Campaign:
         self.swarms = [self.workers.swarm("-n", "2", **SETTINGS, ready=False) for _ in range(2)]
 
     def kill_a_worker(self):
-        """Kill one that has beaten, if there is one."""
+        """Kill one that has beaten, if there is one; nobody else ends them meanwhile."""
         alive = [pid for swarm in self.swarms for pid in children(swarm.pid)]
-        ready = [(pid, name) for pid in alive if (name := self.identity(pid))]
+        ready = [(pid, name) for pid in alive if is_alive(pid) and (name := self.identity(pid))]
         if not ready:
             return False
         pid, identity = self.chance.choice(ready)

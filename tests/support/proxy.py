@@ -11,6 +11,8 @@ from contextlib import contextmanager, suppress
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
+from support.server import free_port
+
 REQUESTS, REPLIES = "requests", "replies"
 
 
@@ -24,7 +26,7 @@ class Proxy:
     def __init__(self, upstream: str, host: str = "127.0.0.1") -> None:
         self._upstream = urlsplit(upstream)
         self._host = host
-        self._port = 0
+        self._port = free_port(host)  # it is left and taken again by ``cut`` and ``heal``
         self.passed: Counter[str] = Counter()
         self.late = 0
         self._delay_s = 0.0
@@ -92,6 +94,7 @@ class Proxy:
     def close(self) -> None:
         """End it."""
         self._do(self._shut())
+        self._do(self._finish())
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
@@ -106,7 +109,6 @@ class Proxy:
             gate.set()
         if self._server is None:
             self._server = await asyncio.start_server(self._link, self._host, self._port)
-            self._port = self._server.sockets[0].getsockname()[1]
 
     async def _stall(self) -> None:
         for gate in (self._gate, *self._links.values()):
@@ -124,6 +126,15 @@ class Proxy:
             link.cancel()
         if self._links:
             await asyncio.wait(self._links)
+
+    async def _finish(self) -> None:
+        """Let everything that is left come to its end."""
+        left = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in left:
+            task.cancel()
+        await asyncio.gather(*left, return_exceptions=True)
+        for _ in range(3):  # closed transports say so in a later round of the loop
+            await asyncio.sleep(0)
 
     async def _link(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()

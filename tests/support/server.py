@@ -1,10 +1,11 @@
 """A server of a test's own, which can be stopped, killed and started again on the same port."""
 
+import random
 import shutil
 import socket
 import subprocess
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import redis
@@ -14,12 +15,18 @@ from cogworker.embedded import find_server
 from support.processes import eventually
 
 
-def free_port() -> int:
-    """A port of the loopback address that nobody uses."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-    return port
+def free_port(host: str = "127.0.0.1") -> int:
+    """A port of the loopback address that nobody uses.
+
+    It is none of those that the system gives to outgoing connections: one of them could get it
+    while the server that it belongs to is down.
+    """
+    while True:
+        port = random.randrange(20_000, 32_000)
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        with suppress(OSError), socket.socket(family) as probe:
+            probe.bind((host, port))
+            return port
 
 
 class Server:
