@@ -108,7 +108,7 @@ class Proxy:
         for gate in (self._gate, *self._links.values()):
             gate.set()
         if self._server is None:
-            self._server = await asyncio.start_server(self._link, self._host, self._port)
+            self._server = await asyncio.start_server(self._accept, self._host, self._port)
 
     async def _stall(self) -> None:
         for gate in (self._gate, *self._links.values()):
@@ -136,10 +136,20 @@ class Proxy:
         for _ in range(3):  # closed transports say so in a later round of the loop
             await asyncio.sleep(0)
 
-    async def _link(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        self._links[task] = gate = self._gate
+    def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Known at once: a task that is cancelled before its first step closes nothing itself."""
+        task = self._loop.create_task(self._link(reader, writer, self._gate))
+        self._links[task] = self._gate
+
+        def over(task: asyncio.Task[Any]) -> None:
+            del self._links[task]
+            writer.close()
+
+        task.add_done_callback(over)
+
+    async def _link(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, gate: asyncio.Event
+    ) -> None:
         writers = [writer]
         try:
             await gate.wait()
@@ -160,7 +170,6 @@ class Proxy:
         finally:
             for each in writers:
                 each.close()
-            del self._links[task]
 
     async def _connect(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         if self._upstream.scheme == "unix":
