@@ -3,7 +3,6 @@
 import pytest
 
 from cogworker import Cogworker
-from cogworker.inspector import Inspector
 
 from support.inline import InlineWorker
 from support.processes import eventually, lines
@@ -16,11 +15,6 @@ SETTINGS = {
     "poll_interval": 0.1,
     "redis_timeout": 0.5,
 }
-
-
-@pytest.fixture
-def look(app):
-    return Inspector(app)
 
 
 @pytest.mark.parametrize(("minutes", "keeps"), [(4, True), (6, False)])

@@ -13,21 +13,10 @@ from cogworker.inspector import Inspector
 from support.inline import InlineWorker
 from support.processes import eventually, lines
 from support.server import server
+from support.swarms import QUICK
 from support.times import all_workers_are_dead
 
-QUICK = {
-    "heartbeat_interval": 0.4,
-    "orphan_threshold": 2,
-    "orphan_check_interval": 0.2,
-    "poll_interval": 0.1,
-    "shutdown_timeout": 20,
-}
 DEAD = "cogworker.errors.JobAbandoned"
-
-
-@pytest.fixture
-def look(app):
-    return Inspector(app)
 
 
 def test_a_job_that_may_run_once_is_dead_when_its_worker_died_and_others_run_again(

@@ -9,29 +9,7 @@ from cogworker.inspector import Inspector
 
 from support.processes import eventually, lines
 from support.server import server
-
-QUICK = {
-    "heartbeat_interval": 0.4,  # presence then lasts five seconds: a busy machine may be slow
-    "orphan_threshold": 2,
-    "orphan_check_interval": 0.2,
-    "poll_interval": 0.1,
-    "shutdown_timeout": 20,
-}
-
-
-@pytest.fixture
-def look(app):
-    return Inspector(app)
-
-
-@pytest.fixture
-def push(app):
-    """Push a job of the workers' module ``tasks``."""
-
-    def push(name, *args, **fields):
-        return app.push({"class": f"tasks.{name}", "args": list(args), **fields})
-
-    return push
+from support.swarms import QUICK
 
 
 def test_a_killed_worker_s_jobs_are_rescued_and_run_elsewhere(workers, tmp_path, push, look):

@@ -2,8 +2,6 @@
 
 import pytest
 
-from cogworker.inspector import Inspector
-
 from support.processes import eventually
 
 QUICK = {
@@ -12,11 +10,6 @@ QUICK = {
     "shutdown_timeout": 5,
     "orphan_check_interval": 600,  # what is damaged must be noticed, not found by chance
 }
-
-
-@pytest.fixture
-def look(app):
-    return Inspector(app)
 
 
 def worker_keys(keys, worker):

@@ -4,15 +4,8 @@ import json
 
 import pytest
 
-from cogworker.inspector import Inspector
-
 from support.inline import InlineWorker
 from support.times import all_workers_are_dead
-
-
-@pytest.fixture
-def look(app):
-    return Inspector(app)
 
 
 @pytest.fixture

@@ -12,29 +12,7 @@ from cogworker.inspector import Inspector
 
 from support.processes import eventually, lines
 from support.server import free_port, server
-
-QUICK = {
-    "heartbeat_interval": 0.4,  # presence then lasts five seconds: a busy machine may be slow
-    "orphan_threshold": 2,
-    "orphan_check_interval": 0.2,
-    "poll_interval": 0.1,
-    "shutdown_timeout": 20,
-}
-
-
-@pytest.fixture
-def look(app):
-    return Inspector(app)
-
-
-@pytest.fixture
-def push(app):
-    """Push a job of the workers' module ``tasks``."""
-
-    def push(name, *args, **fields):
-        return app.push({"class": f"tasks.{name}", "args": list(args), **fields})
-
-    return push
+from support.swarms import QUICK
 
 
 @pytest.mark.parametrize("how", ["loop", "interpreter"])

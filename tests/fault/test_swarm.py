@@ -11,24 +11,8 @@ import time
 import pytest
 import redis as redis_client
 
-from cogworker.inspector import Inspector
-
 from support.processes import eventually
 from support.swarms import QUICK, children, is_alive, restart, started
-
-
-@pytest.fixture
-def look(app):
-    return Inspector(app)
-
-
-@pytest.fixture
-def push(app):
-    def push(name, *args, **fields):
-        return app.push({"class": f"tasks.{name}", "args": list(args), **fields})
-
-    return push
-
 
 JOB = """
 import os, pathlib, time

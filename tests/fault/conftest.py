@@ -1,0 +1,20 @@
+"""What the cases share that push jobs of the workers' module ``tasks`` and look at the books."""
+
+import pytest
+
+from cogworker.inspector import Inspector
+
+
+@pytest.fixture
+def look(app):
+    return Inspector(app)
+
+
+@pytest.fixture
+def push(app):
+    """Push a job of the workers' module ``tasks``."""
+
+    def push(name, *args, **fields):
+        return app.push({"class": f"tasks.{name}", "args": list(args), **fields})
+
+    return push
