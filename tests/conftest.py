@@ -2,6 +2,7 @@
 
 import os
 import secrets
+import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,12 @@ from support import processes
 from support.processes import Workers
 
 Dump = dict[str, Any]
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _hang_ups_count() -> None:
+    """Under nohup what the tests start would inherit that a hang-up is ignored."""
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 @pytest.fixture(scope="session")
