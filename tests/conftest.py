@@ -14,9 +14,8 @@ from cogworker import Cogworker
 from cogworker.embedded import EmbeddedServer
 
 from support import processes
+from support.dump import Dump, dump_of
 from support.processes import Workers
-
-Dump = dict[str, Any]
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -59,21 +58,7 @@ def app(settings: dict[str, Any]) -> Iterator[Cogworker]:
 def dump(redis: redis_client.Redis, namespace: str) -> Callable[[], Dump]:
     """All keys of the test's namespace with what they hold, without the namespace."""
 
-    def read() -> Dump:
-        readers: dict[bytes, Callable[[bytes], Any]] = {
-            b"string": redis.get,
-            b"list": lambda key: redis.lrange(key, 0, -1),
-            b"set": redis.smembers,
-            b"hash": redis.hgetall,
-            b"zset": lambda key: dict(redis.zrange(key, 0, -1, withscores=True)),
-        }
-        pattern = namespace.replace("{", "\\{").replace("}", "\\}") + ":*"
-        return {
-            key.decode().removeprefix(namespace + ":"): readers[redis.type(key)](key)
-            for key in redis.scan_iter(pattern, count=1000)
-        }
-
-    return read
+    return lambda: dump_of(redis, namespace)
 
 
 @pytest.fixture(autouse=True)

@@ -4,7 +4,7 @@ import inspect
 import sys
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any, ParamSpec, TypeVar, overload
+from typing import Any, ParamSpec, TypeVar, Unpack, overload
 
 import msgspec
 
@@ -15,8 +15,8 @@ from cogworker.client import Client, Prepared
 from cogworker.config import Config
 from cogworker.errors import DeclarationError, EnqueueError
 from cogworker.job import Job, declare
+from cogworker.options import JobOptions
 from cogworker.payload import new_jid
-from cogworker.retry import RetryPolicy
 from cogworker.worker import Worker
 
 P = ParamSpec("P")
@@ -59,12 +59,7 @@ class Cogworker:
 
     @overload
     def job(
-        self,
-        *,
-        name: str | None = None,
-        queue: str = "default",
-        retry: bool | int | RetryPolicy = True,
-        at_most_once: bool = False,
+        self, *, name: str | None = None, **options: Unpack[JobOptions]
     ) -> Callable[[Callable[P, R]], Job[P, R]]: ...
 
     def job(
@@ -72,41 +67,35 @@ class Cogworker:
         function: Callable[..., Any] | None = None,
         *,
         name: str | None = None,
-        queue: str = "default",
-        retry: bool | int | RetryPolicy = True,
-        at_most_once: bool = False,
+        **options: Unpack[JobOptions],
     ) -> Any:
         """Declare a function, plain or ``async``, as a job.
 
-        ``name`` is what a payload calls it, by default ``module.function``. ``retry`` is True for
-        25 retries, a number of them, False for none, or a RetryPolicy. ``at_most_once``: when its
-        worker dies or stops in the middle, it is put in dead and not run again; a failure is
-        retried as ``retry`` says. It travels in the payload: whoever pushes one without ``enqueue``
-        has to say ``at_most_once`` there. Raises DeclarationError.
+        ``name`` is what a payload calls it, by default ``module.function``. The options are those
+        of ``cogworker.options.Options``; all but the delays of a RetryPolicy travel in the payload:
+        whoever pushes one without ``enqueue`` has to say them there. Raises DeclarationError.
         """
 
         def declared(function: Callable[..., Any]) -> Job[..., Any]:
             _check_function(function)
             if name is not None and (not isinstance(name, str) or not name.isprintable()):
                 raise DeclarationError(f"a job's name is printable text, not {name!r:.100}")
-            job = declare(
-                self.client, function, name or _name_of(function), queue, retry, at_most_once
-            )
+            job = declare(self.client, function, name or _name_of(function), options)
             self._register(job)
             return job
 
         return declared if function is None else declared(function)
 
-    def push(self, payload: Mapping[str, Any]) -> str:
+    def push(self, payload: Mapping[str, Any]) -> str | None:
         """Push a payload as it is, for example for a worker written in another language.
 
         ``class`` is required; ``args``, ``jid``, ``queue``, ``retry`` and ``created_at`` are
         filled in; with ``at`` (epoch seconds) it is scheduled; other keys are kept. Answers with
-        the job's id. Raises EnqueueError.
+        the job's id, or None when it is ``unique`` and there already. Raises EnqueueError.
         """
         return self.client.push(self._prepare(payload))
 
-    async def apush(self, payload: Mapping[str, Any]) -> str:
+    async def apush(self, payload: Mapping[str, Any]) -> str | None:
         """Push a payload as it is; see ``push``."""
         return await self.client.apush(self._prepare(payload))
 

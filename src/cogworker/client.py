@@ -8,15 +8,16 @@ import os
 import secrets
 import weakref
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import msgspec
 
 from cogworker import clock
 from cogworker._engine.moves import Moves, NewJob
-from cogworker._engine.replies import Moved
+from cogworker._engine.replies import Moved, Refused
 from cogworker._redis.command import Command
 from cogworker._redis.connection import Connector
 from cogworker._redis.keys import Keys
@@ -25,28 +26,35 @@ from cogworker.config import Config
 from cogworker.errors import (
     BulkRefused,
     CogworkerError,
+    DuplicateJob,
     EnqueueError,
     PayloadTooLarge,
     RedisError,
     RedisRefused,
 )
-from cogworker.payload import encode, new_jid
+from cogworker.features import Features
+from cogworker.features.transitions import Transitions
+from cogworker.payload import encode, new_jid, parse
 
 MOST_JOBS_A_CALL = 1000
 MOST_BYTES_A_CALL = 4 * 1024 * 1024
 
 
 class Draft(NamedTuple):
-    """A job without an id. ``at`` is in epoch seconds, ``delay_s`` counts from the server's now."""
+    """A job without an id. ``at`` is in epoch seconds, ``delay_s`` counts from the server's now.
+
+    ``fields`` are what features need in its payload.
+    """
 
     name: str
     queue: str
     retry: bool | int
     args: bytes
     kwargs: bytes | None
-    at_most_once: bool = False
+    fields: Mapping[str, Any] = MappingProxyType({})
     at: float | None = None
     delay_s: float | None = None
+    raises_duplicate: bool = False
 
 
 class Prepared(NamedTuple):
@@ -55,6 +63,12 @@ class Prepared(NamedTuple):
     jid: str
     name: str
     job: NewJob
+    raises_duplicate: bool = False
+
+    def duplicate(self, refused: Refused) -> None:
+        """Say that it is there already, as it was declared."""
+        if self.raises_duplicate:
+            raise DuplicateJob(self.name, refused.why)
 
 
 class Lane:
@@ -87,30 +101,29 @@ class Client:
         self.moves = Moves(
             self.keys, dead_max_jobs=config.dead_max_jobs, dead_max_age_s=config.dead_max_age
         )
+        self.transitions = Transitions(self.moves, Features(self.keys, config))
         self.runner = Runner(connector)
         self.async_runner = AsyncRunner(connector)
 
-    def enqueue(self, draft: Draft) -> str:
+    def enqueue(self, draft: Draft) -> str | None:
         """Push one job; answers with its id."""
         prepared = self.prepare(draft)
         return self.push(prepared)
 
-    async def aenqueue(self, draft: Draft) -> str:
+    async def aenqueue(self, draft: Draft) -> str | None:
         """Push one job; answers with its id."""
         prepared = self.prepare(draft)
         return await self.apush(prepared)
 
-    def push(self, prepared: Prepared) -> str:
-        """Push one prepared job; answers with its id."""
-        self._accept(prepared, self._send((prepared,)))
-        return prepared.jid
+    def push(self, prepared: Prepared) -> str | None:
+        """Push one prepared job; answers with its id, or None for a duplicate."""
+        return self._answer(prepared, self._send((prepared,)))
 
-    async def apush(self, prepared: Prepared) -> str:
-        """Push one prepared job; answers with its id."""
-        self._accept(prepared, await self._asend((prepared,)))
-        return prepared.jid
+    async def apush(self, prepared: Prepared) -> str | None:
+        """Push one prepared job; answers with its id, or None for a duplicate."""
+        return self._answer(prepared, await self._asend((prepared,)))
 
-    def enqueue_many(self, drafts: Iterable[Callable[[], Draft]]) -> list[str]:
+    def enqueue_many(self, drafts: Iterable[Callable[[], Draft]]) -> list[str | None]:
         """Push jobs, a thousand at most in one call. Raises BulkRefused after the last one."""
         bulk = _Bulk(self, drafts)
         for jobs in bulk.chunks():
@@ -118,7 +131,7 @@ class Client:
                 bulk.note(self._send(jobs))
         return bulk.answer()
 
-    async def aenqueue_many(self, drafts: Iterable[Callable[[], Draft]]) -> list[str]:
+    async def aenqueue_many(self, drafts: Iterable[Callable[[], Draft]]) -> list[str | None]:
         """Push jobs, a thousand at most in one call. Raises BulkRefused after the last one."""
         bulk = _Bulk(self, drafts)
         for jobs in bulk.chunks():
@@ -140,15 +153,15 @@ class Client:
         }
         if draft.kwargs is not None:
             fields["kwargs"] = msgspec.Raw(draft.kwargs)
-        if draft.at_most_once:
-            fields["at_most_once"] = True
+        fields.update(draft.fields)
         if draft.at is not None:
             fields["at"] = draft.at
         elif draft.delay_s is not None:
             fields["at"] = now + draft.delay_s
         else:
             fields["enqueued_at"] = now
-        return self.seal(fields, draft.at, draft.delay_s)
+        prepared = self.seal(fields, draft.at, draft.delay_s)
+        return prepared._replace(raises_duplicate=True) if draft.raises_duplicate else prepared
 
     def seal(self, fields: dict[str, Any], at: float | None, delay_s: float | None) -> Prepared:
         """Encode a payload whose fields are complete. Raises PayloadTooLarge."""
@@ -156,7 +169,12 @@ class Client:
         name, limit = fields["class"], self.config.max_payload_bytes
         if len(payload) > limit:
             raise PayloadTooLarge(name, len(payload), limit)
-        return Prepared(fields["jid"], name, (fields["queue"], payload, at, delay_s))
+        queue = fields["queue"]
+        if "unique" not in fields:
+            return Prepared(fields["jid"], name, NewJob(queue, payload, at, delay_s))
+        wait_s = delay_s if at is None else max(0.0, at - clock.wall())
+        job = self.transitions.push(payload, parse(payload), queue, at, wait_s)
+        return Prepared(fields["jid"], name, job)
 
     def _send(self, jobs: Sequence[Prepared]) -> Moved:
         while True:
@@ -188,9 +206,12 @@ class Client:
         lane.number += 1
         return lane
 
-    def _accept(self, prepared: Prepared, moved: Moved) -> None:
+    def _answer(self, prepared: Prepared, moved: Moved) -> str | None:
         if moved.failed:
             raise RedisRefused(f"{prepared.name}: the job was not enqueued: {moved.failed[0][1]}")
+        for refused in moved.refused:
+            return prepared.duplicate(refused)
+        return prepared.jid
 
     def close(self) -> None:
         """Close the connections of synchronous calls."""
@@ -223,7 +244,7 @@ class _Bulk:
                 continue
             self._jids.append(prepared.jid)
             self._sent.append((index, prepared))
-            size += len(prepared.job[1])
+            size += len(prepared.job.payload)
             if len(self._sent) == MOST_JOBS_A_CALL or size >= MOST_BYTES_A_CALL:
                 yield [prepared for _, prepared in self._sent]
                 self._sent, size = [], 0
@@ -241,22 +262,29 @@ class _Bulk:
 
     def note(self, moved: Moved) -> None:
         """Keep what the server refused of the last portion."""
+        for refused in moved.refused:
+            index, prepared = self._sent[int(refused.job) - 1]
+            self._jids[index] = None
+            try:
+                prepared.duplicate(refused)
+            except DuplicateJob as error:
+                self._refused[index] = error
         if not moved.failed:
             return
         reasons = dict(moved.failed)
         for index, prepared in self._sent:
-            reason = reasons.get(prepared.job[1])
+            reason = reasons.get(prepared.job.payload)
             if reason is not None:
                 self._jids[index] = None
                 self._refused[index] = RedisRefused(
                     f"{prepared.name}: the job was not enqueued: {reason}"
                 )
 
-    def answer(self) -> list[str]:
-        """The job ids, in order. Raises BulkRefused when not all were accepted."""
+    def answer(self) -> list[str | None]:
+        """The job ids, in order, None for duplicates. Raises BulkRefused when some were refused."""
         if self._refused:
             raise BulkRefused(self._refused, self._jids)
-        return [jid for jid in self._jids if jid is not None]
+        return self._jids
 
 
 _clients: weakref.WeakSet[Client] = weakref.WeakSet()

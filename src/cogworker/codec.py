@@ -111,6 +111,18 @@ class ArgumentCodec:
         self._check(args, kwargs)
         return self._encode_args(args), self._encode_kwargs(kwargs) if kwargs else None
 
+    @property
+    def parameters(self) -> tuple[str, ...]:
+        """The names of the parameters, in order."""
+        return tuple(self._signature.parameters)
+
+    def normalise(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """The same call, with whatever can be positional as positional."""
+        bound = self._signature.bind(*args, **kwargs)
+        return bound.args, bound.kwargs
+
     def decode(self, args: _Json, kwargs: _Json | None) -> tuple[Sequence[Any], dict[str, Any]]:
         """Decode what ``encode``, or other software, has written.
 

@@ -95,6 +95,8 @@ class Config:
         "How many workers a swarm has (not as an argument); by default one for each processor.")
     phased_restart: bool = _setting(True, kinds.FLAG,
         "Whether a swarm restarts its workers singly, or all at once (not as an argument).")
+    unique_lock_ttl: float = _setting(DAY, seconds(),
+        "How long a unique job's lock outlasts a job that has vanished, in seconds.")
     max_payload_bytes: int = _setting(1_048_576, whole(1, 536_870_912),
         "Largest job that can be enqueued, in bytes.")
     dead_max_jobs: int = _setting(10_000, whole(1, 1_000_000_000),

@@ -8,6 +8,7 @@
     ├── EnqueueError               a job was refused, and not enqueued
     │   ├── InvalidArguments       wrong signature, or a value that can't travel
     │   ├── PayloadTooLarge        over ``max_payload_bytes``
+    │   ├── DuplicateJob           a unique job is there already
     │   └── BulkRefused            ``enqueue_many``: some were refused, the others are queued
     ├── InvalidPayload             what lies in Redis is not a job
     ├── UnknownJob                 a worker has no job of that name
@@ -99,6 +100,18 @@ class BulkRefused(EnqueueError):
             f"{len(refused)} of {len(jids)} jobs were refused and the others are queued; "
             f"the first, number {index}: {error}"
         )
+
+
+class DuplicateJob(EnqueueError):
+    """A unique job is there already.
+
+    Attributes: ``job`` (its name), ``holder`` (the id of the job that is there).
+    """
+
+    def __init__(self, job: str, holder: str) -> None:
+        super().__init__(f"{job}: it is unique, and there already as job {holder}")
+        self.job = job
+        self.holder = holder
 
 
 class InvalidPayload(CogworkerError):

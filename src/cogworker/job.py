@@ -4,15 +4,15 @@ import inspect
 from collections.abc import Callable, Iterable
 from contextvars import ContextVar
 from datetime import datetime, timedelta
-from typing import Any, Generic, NamedTuple, ParamSpec, TypeVar
+from typing import Any, Generic, NamedTuple, ParamSpec, TypeVar, Unpack
 
-from cogworker import clock
-from cogworker import retry as retries
-from cogworker._kinds import Refusal, check_queue_name
+from cogworker import clock, options
 from cogworker.client import Client, Draft
 from cogworker.codec import ArgumentCodec
-from cogworker.errors import DeclarationError, EnqueueError, NoCurrentJob
-from cogworker.retry import RetryPolicy
+from cogworker.errors import EnqueueError, NoCurrentJob
+from cogworker.options import JobOptions, Options
+from cogworker.retry import policy_of
+from cogworker.uniqueness import lock_of
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -21,9 +21,11 @@ R = TypeVar("R")
 class Job(Generic[P, R]):
     """A declared job. Calling it is an ordinary call; ``enqueue`` has a worker call it.
 
-    Each enqueueing method answers with the job's id (24 hex digits) and raises InvalidArguments
-    or PayloadTooLarge when the job is refused, RedisUnavailable when the server does not answer,
-    RedisRefused when it says no. The methods that begin with ``a`` are for ``async`` code.
+    Each enqueueing method answers with the job's id (24 hex digits), or None for a unique job that
+    is there already. It raises InvalidArguments or PayloadTooLarge when the job is refused,
+    DuplicateJob instead of None when the job is declared so, RedisUnavailable when the server does
+    not answer, RedisRefused when it says no. The methods that begin with ``a`` are for ``async``
+    code.
     """
 
     def __init__(
@@ -31,19 +33,14 @@ class Job(Generic[P, R]):
         client: Client,
         function: Callable[P, R],
         name: str,
-        queue: str,
-        policy: RetryPolicy,
-        at_most_once: bool,
+        options: Options,
     ) -> None:
         self.client = client
         self.function = function
         self.name = name
-        self.queue = queue
-        self.policy = policy
-        self.at_most_once = at_most_once
         self.codec = ArgumentCodec(function, name)
         self.is_async = inspect.iscoroutinefunction(function)
-        self._retry: bool | int = policy.max_retries
+        self._take(options)
         self.__doc__ = function.__doc__
         self.__name__ = getattr(function, "__name__", name)
         self.__module__ = function.__module__
@@ -56,19 +53,26 @@ class Job(Generic[P, R]):
     def __repr__(self) -> str:
         return f"<Job {self.name} queue={self.queue}>"
 
-    def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> str:
+    @property
+    def queue(self) -> str:
+        """The queue that it is enqueued in."""
+        return self.options.queue
+
+    def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> str | None:
         """Have a worker run the job as soon as it can."""
         return self.client.enqueue(self._draft(args, kwargs))
 
-    def enqueue_in(self, delay: float | timedelta, /, *args: P.args, **kwargs: P.kwargs) -> str:
+    def enqueue_in(
+        self, delay: float | timedelta, /, *args: P.args, **kwargs: P.kwargs
+    ) -> str | None:
         """Have it run after a delay, in seconds or as a timedelta; the server's clock counts."""
         return self.client.enqueue(self._draft(args, kwargs, delay_s=_seconds(self.name, delay)))
 
-    def enqueue_at(self, when: datetime, /, *args: P.args, **kwargs: P.kwargs) -> str:
+    def enqueue_at(self, when: datetime, /, *args: P.args, **kwargs: P.kwargs) -> str | None:
         """Have it run at a time, an aware datetime; one that is past means now."""
         return self.client.enqueue(self._draft(args, kwargs, at=_epoch(self.name, when)))
 
-    def enqueue_many(self, calls: Iterable[tuple[Any, ...]]) -> list[str]:
+    def enqueue_many(self, calls: Iterable[tuple[Any, ...]]) -> list[str | None]:
         """Have it run once for each tuple of arguments, in one round trip for a thousand jobs.
 
         A call that is refused does not hold up the others: BulkRefused, raised at the end, names
@@ -76,38 +80,45 @@ class Job(Generic[P, R]):
         """
         return self.client.enqueue_many(self._drafts(calls))
 
-    async def aenqueue(self, *args: P.args, **kwargs: P.kwargs) -> str:
+    async def aenqueue(self, *args: P.args, **kwargs: P.kwargs) -> str | None:
         """Have a worker run the job as soon as it can."""
         return await self.client.aenqueue(self._draft(args, kwargs))
 
     async def aenqueue_in(
         self, delay: float | timedelta, /, *args: P.args, **kwargs: P.kwargs
-    ) -> str:
+    ) -> str | None:
         """Have it run after a delay, in seconds or as a timedelta; the server's clock counts."""
         draft = self._draft(args, kwargs, delay_s=_seconds(self.name, delay))
         return await self.client.aenqueue(draft)
 
-    async def aenqueue_at(self, when: datetime, /, *args: P.args, **kwargs: P.kwargs) -> str:
+    async def aenqueue_at(self, when: datetime, /, *args: P.args, **kwargs: P.kwargs) -> str | None:
         """Have it run at a time, an aware datetime; one that is past means now."""
         return await self.client.aenqueue(self._draft(args, kwargs, at=_epoch(self.name, when)))
 
-    async def aenqueue_many(self, calls: Iterable[tuple[Any, ...]]) -> list[str]:
+    async def aenqueue_many(self, calls: Iterable[tuple[Any, ...]]) -> list[str | None]:
         """Have it run once for each tuple of arguments; see ``enqueue_many``."""
         return await self.client.aenqueue_many(self._drafts(calls))
 
-    def using(self, *, queue: str | None = None, retry: bool | int | None = None) -> "Job[P, R]":
-        """A copy of the job that goes to another queue, or has another number of retries."""
-        changed: Job[P, R] = object.__new__(type(self))
-        changed.__dict__.update(self.__dict__)
-        if queue is not None:
-            changed.queue = valid_queue(self.name, queue)
-        if retry is not None:
-            if not isinstance(retry, int) or retry < 0:
-                raise DeclarationError(
-                    f"{self.name}: retry must be True, False or a number of retries, not {retry!r}"
-                )
-            changed._retry = retry
-        return changed
+    def using(self, **changes: Unpack[JobOptions]) -> "Job[P, R]":
+        """A copy of the job with some options changed, for what is enqueued through it.
+
+        The worker goes by what the job's payload says, and for what is no data, such as the delays
+        of a RetryPolicy, by the declaration.
+        """
+        copy: Job[P, R] = object.__new__(type(self))
+        copy.__dict__.update(self.__dict__)
+        copy._take(options.changed(self.name, self.options, dict(changes)))
+        return copy
+
+    def _take(self, chosen: Options) -> None:
+        self.options = chosen
+        self.policy = policy_of(chosen.retry)
+        self._fields: dict[str, Any] = {}
+        if chosen.at_most_once:
+            self._fields["at_most_once"] = True
+        if chosen.unique is not None:
+            self._fields["unique"] = chosen.unique
+        self._lock = lock_of(chosen, self.codec, self.name)
 
     def _draft(
         self,
@@ -117,8 +128,14 @@ class Job(Generic[P, R]):
         delay_s: float | None = None,
     ) -> Draft:
         encoded, named = self.codec.encode(args, kwargs)
+        fields = self._fields
+        if self._lock is not None:
+            fields = {**fields, "lock": self._lock(args, kwargs, encoded)}
         return Draft(
-            self.name, self.queue, self._retry, encoded, named, self.at_most_once, at, delay_s
+            *(self.name, self.options.queue, self.policy.max_retries, encoded, named, fields),
+            at,
+            delay_s,
+            raises_duplicate=self.options.on_duplicate == "raise",
         )
 
     def _drafts(self, calls: Iterable[tuple[Any, ...]]) -> Iterable[Callable[[], Draft]]:
@@ -148,30 +165,9 @@ def current_job() -> CurrentJob:
     return job
 
 
-def declare(
-    client: Client,
-    function: Callable[P, R],
-    name: str,
-    queue: str,
-    retry: bool | int | RetryPolicy,
-    at_most_once: bool,
-) -> Job[P, R]:
+def declare(client: Client, function: Callable[P, R], name: str, given: JobOptions) -> Job[P, R]:
     """Make a job of a function. Raises DeclarationError."""
-    try:
-        policy = retries.policy_of(retry)
-    except ValueError as error:
-        raise DeclarationError(f"{name}: {error}") from error
-    if not isinstance(at_most_once, bool):
-        raise DeclarationError(f"{name}: at_most_once must be True or False, not {at_most_once!r}")
-    return Job(client, function, name, valid_queue(name, queue), policy, at_most_once)
-
-
-def valid_queue(job: str, queue: object) -> str:
-    """A queue's name, by the rule of the setting ``queues``. Raises DeclarationError."""
-    try:
-        return check_queue_name(queue)
-    except Refusal as refusal:
-        raise DeclarationError(f"{job}: {refusal}") from None
+    return Job(client, function, name, options.declared(name, dict(given)))
 
 
 def _arguments(job: str, call: object) -> tuple[Any, ...]:

@@ -32,7 +32,13 @@ class Envelope(msgspec.Struct, gc=False, frozen=True):
     retry_count: Any = 0
     orphaned: Any = 0
     at_most_once: Any = False
+    unique: Any = None
+    lock: Any = None
+    lock_waits: Any = 0
 
+
+NOT_A_JOB = Envelope(UNPARSEABLE, "")
+"""Stands for what is no job, wherever one is told of."""
 
 _envelopes = msgspec.json.Decoder(Envelope)
 _raw_objects = msgspec.json.Decoder(dict[str, msgspec.Raw])
@@ -54,16 +60,16 @@ def parse(payload: bytes) -> Envelope:
         raise InvalidPayload(_reason(error)) from error
 
 
-def destination(payload: bytes) -> str:
-    """The queue a waiting job goes to. Raises InvalidPayload when it can't be read."""
-    parse(payload)
+def destination(payload: bytes) -> tuple[Envelope, str]:
+    """A waiting job, and the queue it goes to. Raises InvalidPayload when it can't be read."""
+    job = parse(payload)
     try:
         queue = msgspec.json.decode(_raw_objects.decode(payload)["queue"])
     except (KeyError, msgspec.MsgspecError, UnicodeError, RecursionError) as error:
         raise InvalidPayload("it names no queue") from error
     if not isinstance(queue, str) or not queue:
         raise InvalidPayload(f"its queue is {queue!r}, not a name")
-    return queue
+    return job, queue
 
 
 def amend(
@@ -104,6 +110,12 @@ def wrap_unparseable(payload: bytes, queue: str | None, problem: Exception, now:
             "raw_payload": payload.decode("utf-8", "replace")[:MOST_RAW_CHARACTERS],
         }
     )
+
+
+def failures(job: Envelope) -> int:
+    """How often a job has failed, whoever wrote its payload."""
+    count = job.retry_count
+    return count if type(count) is int and count > 0 else 0
 
 
 def label(envelope: Envelope) -> str:

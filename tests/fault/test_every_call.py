@@ -16,6 +16,7 @@ from cogworker.retry import RetryPolicy
 
 from support.flaky import FULL, MODES, Death, Fault, FlakyConnector
 from support.inline import InlineWorker
+from support.throughput import pop_throughput
 from support.times import all_workers_are_dead, everything_is_due
 
 
@@ -124,8 +125,13 @@ def check_books(dump, ledger, *, died):
     buried = [entry for entry in dead if b'"dead"' in entry]
     failures = ("again" in ran) + ("dead" in ran) + len(abandoned)
     assert len(buried) == ("dead" in ran)
-    assert int(rest.pop("stats:processed", 0)) == sum(jobs.values()) - len(dead)
+    processed = int(rest.pop("stats:processed", 0))
+    assert processed == sum(jobs.values()) - len(dead)
     assert int(rest.pop("stats:failed", 0)) == failures
+    assert pop_throughput(rest) == Counter(processed=processed, failed=failures)
+    attempts = {key: value for key, value in rest.items() if key.startswith("attempts:")}
+    failed_runs = ("again" in ran) + ("dead" in ran)
+    assert [len(rest.pop(key)) for key in attempts] == [1] * failed_runs
     assert rest.pop("queues", {b"default"}) == {b"default"}
     assert rest == {}
     if not died:

@@ -22,10 +22,10 @@ from hypothesis.stateful import (
 
 from cogworker import Cogworker
 from cogworker._engine import presence
-from cogworker._engine.moves import Moves
+from cogworker._engine.moves import NewJob, Waiting
 from cogworker._engine.places import InFlight, Place
-from cogworker._engine.plan import KEEP
 
+from support.counting import CountingMoves, back
 from support.times import everything_is_due
 
 QUEUES = ("a", "b")
@@ -41,7 +41,7 @@ class Conservation(RuleBasedStateMachine):
         self.app = Cogworker(redis_url=self.url, namespace=f"{{p{secrets.token_hex(6)}}}")
         self.redis = redis_client.Redis.from_url(self.url)
         self.keys = self.app.client.keys
-        self.moves = Moves(self.keys, dead_max_jobs=10_000, dead_max_age_s=1e9)
+        self.moves = CountingMoves(self.keys, dead_max_jobs=10_000, dead_max_age_s=1e9)
         self.run = self.app.client.runner.run
         self.jobs = {}  # payload → place; nowhere is "done"
         self.processed = self.failed = self.lost = 0
@@ -62,7 +62,7 @@ class Conservation(RuleBasedStateMachine):
         payloads = [self.payload() for _ in range(count)]
         self.pushes += 1
         command = self.moves.push(
-            "lane", self.pushes, f"j{self.pushes}", [(queue, each, None, None) for each in payloads]
+            "lane", self.pushes, f"j{self.pushes}", [NewJob(queue, each) for each in payloads]
         )
         for _ in range(1 + again):
             assert not self.run(command).failed
@@ -72,7 +72,7 @@ class Conservation(RuleBasedStateMachine):
     def schedule(self, queue, delay_s):
         payload = self.payload()
         self.pushes += 1
-        self.run(self.moves.push("lane", self.pushes, "j", [(queue, payload, None, delay_s)]))
+        self.run(self.moves.push("lane", self.pushes, "j", [NewJob(queue, payload, None, delay_s)]))
         self.jobs[payload] = "schedule" if delay_s else f"queue:{queue}"
 
     @rule(
@@ -109,7 +109,7 @@ class Conservation(RuleBasedStateMachine):
         elif end == "bury":
             moves, place = [self.moves.bury(worker, tag, changed)], "dead"
         else:
-            moves = self.moves.give_back(worker, [(tag, KEEP)])
+            moves = self.moves.give_back(worker, [back(tag)])
             place, changed = f"queue:{tag.split(b'.', 2)[2].decode()}", payload
         self.number[name] += 1
         command = self.moves.turn(worker, self.number[name], moves, 0, [])
@@ -141,9 +141,7 @@ class Conservation(RuleBasedStateMachine):
             self.redis.zincrby(self.keys.workers, -3600, name)
         held = self.run(self.moves.examine(worker, 300))
         assert (held is not None) == dead
-        moves = self.moves.give_back(
-            worker, [(each.tag, KEEP) for each in held.jobs] if dead else []
-        )
+        moves = self.moves.give_back(worker, [back(each.tag) for each in held.jobs] if dead else [])
         moved = self.run(self.moves.rescue(worker, 300, moves))
         assert (moved is not None) == dead
         for each in held.jobs if dead else ():
@@ -158,7 +156,7 @@ class Conservation(RuleBasedStateMachine):
         due = self.run(self.moves.due(3, 10**6))
         entries = due.schedule if source is Place.SCHEDULE else due.retry
         changed = {entry: self.payload() for entry in entries}
-        jobs = [(entry, payload, queue) for entry, payload in changed.items()]
+        jobs = [Waiting(entry, payload, queue) for entry, payload in changed.items()]
         command = self.moves.move(self.moves.promote(source, jobs))
         assert not self.run(command).lost
         assert len(self.run(command).lost) == len(jobs)

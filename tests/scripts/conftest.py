@@ -12,6 +12,8 @@ from cogworker._engine.places import InFlight
 from cogworker._redis.command import Command
 from cogworker._redis.keys import Keys
 
+from support.counting import CountingMoves
+
 
 @pytest.fixture
 def keys(app: Cogworker) -> Keys:
@@ -20,7 +22,7 @@ def keys(app: Cogworker) -> Keys:
 
 @pytest.fixture
 def moves(keys: Keys) -> Moves:
-    return Moves(keys, dead_max_jobs=3, dead_max_age_s=1000)
+    return CountingMoves(keys, dead_max_jobs=3, dead_max_age_s=1000)
 
 
 @pytest.fixture

@@ -2,8 +2,11 @@
 
 import pytest
 
+from cogworker._engine.moves import Waiting
 from cogworker._engine.places import Place
-from cogworker._engine.plan import KEEP
+from cogworker._engine.replies import Moved
+
+from support.counting import back
 
 
 def test_due_reads_pages_and_the_time_of_the_next_entry(run, moves, redis, keys, server_time, dump):
@@ -52,7 +55,11 @@ def test_nothing_is_due_and_nothing_will_be(run, moves):
 
 def test_promoting_moves_each_entry_once(run, moves, redis, keys, dump):
     redis.zadd(keys.schedule, {"a": 1, "b": 2, "c": 3})
-    jobs = [(b"a", b"a now", "mail"), (b"b", b"b now", "slow"), (b"gone", b"x", "mail")]
+    jobs = [
+        Waiting(b"a", b"a now", "mail"),
+        Waiting(b"b", b"b now", "slow"),
+        Waiting(b"gone", b"x", "mail"),
+    ]
     promote = moves.move(moves.promote(Place.SCHEDULE, jobs))
 
     assert run(promote).lost == [b"gone"]
@@ -73,7 +80,7 @@ def test_promoting_moves_each_entry_once(run, moves, redis, keys, dump):
 def test_an_entry_whose_queue_is_damaged_stays(run, moves, redis, keys, dump):
     redis.zadd(keys.retry, {"a": 1, "b": 2})
     redis.set(keys.queue("mail"), "not a list")
-    jobs = [(b"a", b"a now", "mail"), (b"b", b"b now", "slow")]
+    jobs = [Waiting(b"a", b"a now", "mail"), Waiting(b"b", b"b now", "slow")]
 
     moved = run(moves.move(moves.promote(Place.RETRY, jobs)))
 
@@ -105,10 +112,10 @@ def test_a_full_server_lets_promotion_and_rescue_go_on(run, moves, worker, redis
     redis.hset(keys.in_flight(worker.worker), "1.1.mail", "b")
     redis.config_set("maxmemory", "1")
 
-    promote = moves.promote(Place.RETRY, [(b"a", b"a again", "mail")])
-    assert run(moves.move(promote)) == ((), (), ())
-    give_back = moves.give_back(worker, [(b"1.1.mail", KEEP)])
-    assert run(moves.rescue(worker, None, give_back)) == ((), (), ())
+    promote = moves.promote(Place.RETRY, [Waiting(b"a", b"a again", "mail")])
+    assert run(moves.move(promote)) == Moved()
+    give_back = moves.give_back(worker, [back(b"1.1.mail")])
+    assert run(moves.rescue(worker, None, give_back)) == Moved()
 
     assert dump()["queue:mail"] == [b"a again", b"b"]
 

@@ -3,12 +3,16 @@
 import pytest
 
 from cogworker._engine import presence
+from cogworker._engine.moves import NewJob
 from cogworker._redis.keys import Keys
 from cogworker.client import MOST_JOBS_A_CALL
 
+RECORD = b"\x01\xa2j1\x90"
+"""Number, first job id and what was refused, in MessagePack."""
+
 
 def now(payload, queue="mail"):
-    return (queue, payload, None, None)
+    return NewJob(queue, payload)
 
 
 def test_jobs_are_put_at_the_left_and_wake_as_many_workers(run, moves, dump):
@@ -21,7 +25,7 @@ def test_jobs_are_put_at_the_left_and_wake_as_many_workers(run, moves, dump):
         "queue:slow": [b"x"],
         "wake:mail": [b"1", b"1"],
         "wake:slow": [b"1"],
-        "producer:lane": b"1 j1",
+        "producer:lane": RECORD,
     }
 
 
@@ -59,10 +63,10 @@ def test_two_producers_on_one_lane_collide_instead_of_losing_a_job(run, moves, d
 def test_later_is_the_schedule_until_it_is_due(run, moves, dump, server_time):
     start = server_time()
     jobs = [
-        ("mail", b"past", start - 60, None),
-        ("mail", b"at", start + 60, None),
-        ("mail", b"in", None, 60.0),
-        ("mail", b"at once", None, 0.0),
+        NewJob("mail", b"past", start - 60),
+        NewJob("mail", b"at", start + 60),
+        NewJob("mail", b"in", None, 60.0),
+        NewJob("mail", b"at once", None, 0.0),
     ]
     run(moves.push("lane", 1, "j1", jobs))
 
@@ -75,7 +79,7 @@ def test_later_is_the_schedule_until_it_is_due(run, moves, dump, server_time):
         "queues": {b"mail"},
         "queue:mail": [b"at once", b"past"],
         "wake:mail": [b"1", b"1"],
-        "producer:lane": b"1 j1",
+        "producer:lane": RECORD,
     }
 
 

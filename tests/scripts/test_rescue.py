@@ -4,7 +4,9 @@ import pytest
 
 from cogworker._engine import control, presence
 from cogworker._engine.places import InFlight
-from cogworker._engine.plan import KEEP
+from cogworker._engine.replies import Moved
+
+from support.counting import back
 
 
 @pytest.fixture
@@ -78,7 +80,7 @@ def test_a_dead_worker_s_jobs_come_back_in_order_and_nothing_is_left_of_it(
     assert run(moves.examine(worker, 300)) == (False, list(held))
     moved = run(moves.rescue(worker, 300, moves.give_back(worker, _back(held))))
 
-    assert moved == ((), (), ())
+    assert moved == Moved()
     assert dump() == {
         "queue:a": [b"3", b"2", b"1"],
         "queues": {b"a"},
@@ -151,4 +153,4 @@ def test_who_was_cut_off_finds_its_orders_after_the_rescue(run, moves, worker, h
 
 
 def _back(taken):
-    return [(each.tag, KEEP) for each in taken]
+    return [back(each.tag) for each in taken]

@@ -3,9 +3,13 @@
 import pytest
 
 from cogworker import RedisUnavailable
-from cogworker._engine.effects import Count
+from cogworker._engine.effects import count
+from cogworker._engine.moves import NewJob
 from cogworker._engine.places import Place
-from cogworker._engine.plan import KEEP, Move
+from cogworker._engine.plan import Move
+from cogworker._engine.replies import Moved
+
+from support.counting import back
 
 
 @pytest.fixture
@@ -111,14 +115,14 @@ def test_settling_done_retry_dead_and_give_back(run, moves, worker, fill, dump, 
                 moves.done(worker, [one]),
                 moves.retry(worker, two, b"2 again", 9.5),
                 moves.bury(worker, three, b"3 dead"),
-                *moves.give_back(worker, [(four, KEEP), (five, b"5 changed")]),
+                *moves.give_back(worker, [back(four), back(five, b"5 changed")]),
             ],
             0,
             [],
         )
     )
 
-    assert turned.moved == ((), (), ())
+    assert turned.moved == Moved()
     after = dump()
     assert start + 9.5 <= after["retry"].pop(b"2 again") <= server_time() + 9.5
     assert start <= after["dead"].pop(b"3 dead") <= server_time()
@@ -147,7 +151,7 @@ def test_a_tag_that_is_gone_changes_nothing_and_is_counted_as_lost(run, moves, w
                 moves.done(worker, [one.tag, gone]),
                 moves.retry(worker, gone, b"x", 1.0),
                 moves.bury(worker, gone, b"x"),
-                *moves.give_back(worker, [(gone, b"x")]),
+                *moves.give_back(worker, [back(gone, b"x")]),
             ],
             0,
             [],
@@ -237,9 +241,9 @@ def test_trimming_is_bounded(run, moves, worker, fill, redis, keys):
 def test_counts_are_added_once_for_each_job_that_moves(run, moves, worker, fill, keys, dump):
     fill("a", "1", "2", "3")
     tags = [each.tag for each in run(moves.turn(worker, 1, [], 3, ["a"])).taken]
-    effects = (Count(keys.processed, 2), Count(keys.failed, 5))
+    verbs = (count(keys.processed, 2).verb, count(keys.failed, 5).verb)
 
-    move = Move(worker, Place.NOWHERE, 4, [*tags, b"1.7.a"], effects)
+    move = Move(worker, Place.NOWHERE, 4, [*tags, b"1.7.a"], verbs)
     run(moves.turn(worker, 2, [move], 0, []))
 
     after = dump()
@@ -286,8 +290,8 @@ def test_a_read_only_server_changes_nothing_and_says_so(
         settle = [moves.retry(worker, one.tag, b"x", 1.0), moves.done(worker, [two.tag])]
         for command in (
             moves.turn(worker, 2, settle, 1, ["a"]),
-            moves.push("lane", 1, "j", [("a", b"new", None, None)]),
-            moves.push("lane", 1, "j", [("a", b"new", None, 5.0)]),
+            moves.push("lane", 1, "j", [NewJob("a", b"new")]),
+            moves.push("lane", 1, "j", [NewJob("a", b"new", None, 5.0)]),
         ):
             with pytest.raises(RedisUnavailable):
                 run(command)
@@ -313,5 +317,5 @@ def test_any_queue_name_survives_in_a_tag(queue, run, moves, worker, fill, redis
     [taken] = run(moves.turn(worker, 1, [], 1, [queue])).taken
     assert taken.queue == queue
 
-    run(moves.turn(worker, 2, moves.give_back(worker, [(taken.tag, KEEP)]), 0, []))
+    run(moves.turn(worker, 2, moves.give_back(worker, [back(taken.tag)]), 0, []))
     assert redis.lrange(keys.queue(queue), 0, -1) == [b"1"]

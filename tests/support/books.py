@@ -10,7 +10,9 @@ from cogworker import Cogworker
 from cogworker.errors import RedisError
 from cogworker.inspector import Inspector
 
+from support.dump import dump_of
 from support.processes import Workers, eventually
+from support.throughput import pop_throughput
 
 SOURCE = """
 import asyncio, os, time
@@ -114,14 +116,10 @@ class Books:
         stats = self.look.stats()
         assert stats == (len(expected) - lost, 0, lost_claims, 0, 0, 0, 0, 0)
         assert self.look.workers() == []
+        with redis_client.Redis.from_url(self.app.config.redis_url) as client:
+            rest = dump_of(client, self.app.config.namespace)
+        assert pop_throughput(rest)["processed"] == stats.processed
         # Beside the counters, only what belongs to queues and producers may stay.
         known = ("queues", "stats:processed", "stats:lost_claims", "wake:default", "producer:")
-        left = [key for key in self._keys() if not key.startswith(known)]
+        left = [key for key in rest if not key.startswith(known)]
         assert left == [], "a worker has left something behind"
-
-    def _keys(self) -> list[str]:
-        config = self.app.config
-        with redis_client.Redis.from_url(config.redis_url) as client:
-            pattern = f"{config.namespace}:*".replace("{", "\\{").replace("}", "\\}")
-            keys = [key.decode() for key in client.scan_iter(pattern, count=1000)]
-        return [key.removeprefix(f"{config.namespace}:") for key in keys]

@@ -6,11 +6,12 @@ the worker's next ``turn``. ``promote`` brings scheduled and retrying jobs to th
 """
 
 from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 from cogworker._engine import replies
-from cogworker._engine.effects import Count
+from cogworker._engine.effects import Effects, Verb
 from cogworker._engine.places import InFlight, Later, Place, Queue, Source, Trimmed
-from cogworker._engine.plan import KEEP, Move, Plan
+from cogworker._engine.plan import KEEP, Move, Plan, merged, move
 from cogworker._engine.replies import Due, Held, Moved, Stale, Turned
 from cogworker._redis import scripts
 from cogworker._redis.command import Command
@@ -19,44 +20,69 @@ from cogworker._redis.keys import Keys
 PRODUCER_RECORD_S = 900
 """How long a producer's last push is remembered: longer than a lost packet can come late."""
 
-NewJob = tuple[str, bytes, float | None, float | None]
-"""A job to push: its queue, its payload, and when it is due: epoch seconds, or seconds from now."""
+
+class NewJob(NamedTuple):
+    """A job to push. It is due at ``at``, epoch seconds, after ``delay_s``, or at once."""
+
+    queue: str
+    payload: bytes
+    at: float | None = None
+    delay_s: float | None = None
+    effects: Effects = ()
+
+
+class Waiting(NamedTuple):
+    """A job that goes to a queue: its ref, its payload or ``KEEP``, and what changes with it."""
+
+    ref: bytes
+    payload: bytes
+    queue: str
+    effects: Effects = ()
 
 
 class Moves:
-    """The moves of one installation."""
+    """The moves of one installation. ``effects`` is what changes together with a move."""
 
     def __init__(self, keys: Keys, *, dead_max_jobs: int, dead_max_age_s: float) -> None:
         self.keys = keys
         self._dead = Trimmed(dead_max_jobs, dead_max_age_s)
-        self._processed = (Count(keys.processed),)
-        self._failed = (Count(keys.failed),)
 
     # What a delivery can come to.
 
-    def done(self, worker: InFlight, tags: Sequence[bytes]) -> Move:
-        """The jobs succeeded."""
-        return Move(worker, Place.NOWHERE, len(tags), tags, self._processed)
+    def done(self, worker: InFlight, tags: Sequence[bytes], verbs: Sequence[Verb] = ()) -> Move:
+        """The jobs succeeded, and nothing differs between them."""
+        return Move(worker, Place.NOWHERE, len(tags), tags, verbs)
 
-    def retry(self, worker: InFlight, tag: bytes, payload: bytes, delay_s: float) -> Move:
+    def drop(self, source: Source, ref: bytes, effects: Effects = ()) -> Move:
+        """A job is over: it succeeded, was discarded, or is deleted."""
+        return move(source, Place.NOWHERE, (ref,), effects)
+
+    def retry(
+        self, worker: InFlight, tag: bytes, payload: bytes, delay_s: float, effects: Effects = ()
+    ) -> Move:
         """A job failed and runs again after a delay."""
-        items = (tag, payload, f"+{delay_s!r}")
-        return Move(worker, Place.RETRY, 1, items, self._failed)
+        return move(worker, Place.RETRY, (tag, payload, f"+{delay_s!r}"), effects)
 
-    def bury(self, source: Source, ref: bytes, payload: bytes) -> Move:
+    def reschedule(
+        self, worker: InFlight, tag: bytes, payload: bytes, when: str, effects: Effects = ()
+    ) -> Move:
+        """A job runs again later, though it did not fail; ``when`` as in ``Move.items``."""
+        return move(worker, Place.SCHEDULE, (tag, payload, when), effects)
+
+    def bury(self, source: Source, ref: bytes, payload: bytes, effects: Effects = ()) -> Move:
         """A job failed for good, or was never a job."""
-        return Move(source, self._dead, 1, (ref, payload, "+0"), self._failed)
+        return move(source, self._dead, (ref, payload, "+0"), effects)
 
-    def give_back(self, worker: InFlight, jobs: Iterable[tuple[bytes, bytes]]) -> list[Move]:
-        """Unfinished jobs, each a tag and a payload or ``KEEP``, go to the front of their queue."""
-        queues: dict[str, list[bytes]] = {}
-        newest_first = sorted(jobs, key=lambda job: replies.order_of(job[0]), reverse=True)
-        for tag, payload in newest_first:
-            queues.setdefault(replies.queue_of(tag), []).extend((tag, payload))
-        return [
-            Move(worker, Queue(name, front=True), len(items) // 2, items)
-            for name, items in queues.items()
-        ]
+    def give_back(self, worker: InFlight, jobs: Iterable[Waiting]) -> list[Move]:
+        """Unfinished jobs go to the front of their queues, in their order."""
+        return in_order(
+            move(worker, Queue(job.queue, front=True), (job.ref, job.payload), job.effects)
+            for job in jobs
+        )
+
+    def stay(self, source: Source, ref: bytes, effects: Effects) -> Move:
+        """What changes with a job that stays where it is, if it is still there."""
+        return move(source, Place.SAME, (ref,), effects)
 
     # What a worker asks.
 
@@ -101,12 +127,12 @@ class Moves:
         keys = (self.keys.workers, self.keys.schedule, self.keys.retry)
         return Command("due", scripts.DUE, keys, (limit, most_bytes), replies.read_due)
 
-    def promote(self, source: Source, jobs: Iterable[tuple[bytes, bytes, str]]) -> Sequence[Move]:
-        """Due jobs, each an entry, its new payload and its queue, go to their queues."""
-        queues: dict[str, list[bytes]] = {}
-        for entry, payload, queue in jobs:
-            queues.setdefault(queue, []).extend((entry, payload))
-        return [Move(source, Queue(name), len(items) // 2, items) for name, items in queues.items()]
+    def promote(self, source: Source, jobs: Iterable[Waiting]) -> Sequence[Move]:
+        """Due, retrying or dead jobs go to their queues."""
+        return merged(
+            move(source, Queue(job.queue), (job.ref, job.payload), job.effects)
+            for job in sorted(jobs, key=lambda job: job.queue)
+        )
 
     def postpone(self, place: Place, entries: Sequence[bytes], delay_s: float) -> Move:
         """Entries that could not be promoted are due again after a delay."""
@@ -114,7 +140,7 @@ class Moves:
         return Move(place, place, len(entries), items)
 
     def move(self, moves: Sequence[Move]) -> Command[Moved]:
-        """Carry out moves of jobs that no worker holds."""
+        """Carry out moves, and take no jobs."""
         plan = Plan(self.keys, (self.keys.queues,))
         plan.moves(moves)
         return Command("move", scripts.MOVE, plan.keys, plan.args, replies.read_moved)
@@ -161,33 +187,32 @@ class Moves:
         A producer's pushes in one lane have rising numbers. The same number with the same first
         job id is the same push, sent again: it adds nothing.
         """
-        queued: dict[str, list[bytes]] = {}
-        later: dict[str, list[bytes | str]] = {}
-        for queue, payload, at, delay_s in jobs:
-            if at is not None:
-                later.setdefault(queue, []).extend((payload, repr(at)))
-            elif delay_s is not None:
-                later.setdefault(queue, []).extend((payload, f"+{delay_s!r}"))
-            else:
-                queued.setdefault(queue, []).append(payload)
-        moves = [
-            Move(Place.NOWHERE, Queue(name), len(items), items) for name, items in queued.items()
-        ]
-        moves += [
-            Move(Place.NOWHERE, Later(name), len(timed) // 2, timed)
-            for name, timed in later.items()
-        ]
+        moves = [_push(job) for job in jobs]
         plan = Plan(
             self.keys,
             (self.keys.queues, self.keys.producer(lane)),
             (number, first_jid, PRODUCER_RECORD_S),
         )
-        plan.moves(moves)
+        plan.moves(merged(moves))
         return Command("push", scripts.PUSH, plan.keys, plan.args, replies.read_pushed)
+
+
+def in_order(back: Iterable[Move]) -> list[Move]:
+    """Moves of deliveries to the front of queues, such that the oldest is taken next."""
+    singles = [single for each in back for single in each.singles()]
+    singles.sort(key=lambda each: replies.order_of(each.ref), reverse=True)
+    return merged(sorted(singles, key=lambda each: str(each.target)))
+
+
+def _push(job: NewJob) -> Move:
+    if job.at is None and job.delay_s is None:
+        return move(Place.NOWHERE, Queue(job.queue), (job.payload,), job.effects)
+    when = f"+{job.delay_s!r}" if job.at is None else repr(job.at)
+    return move(Place.NOWHERE, Later(job.queue), (job.payload, when), job.effects)
 
 
 def _threshold(threshold_s: float | None) -> str:
     return "" if threshold_s is None else repr(threshold_s)
 
 
-__all__ = ["KEEP", "Moves", "NewJob"]
+__all__ = ["KEEP", "Moves", "NewJob", "Waiting", "in_order"]

@@ -9,9 +9,10 @@ from typing import NamedTuple
 
 
 class Place(Enum):
-    """A place that is neither a queue nor in flight."""
+    """A place that is neither a queue nor in flight; ``SAME``: a job stays where it is."""
 
     NOWHERE = "nowhere"
+    SAME = "same"
     SCHEDULE = "schedule"
     RETRY = "retry"
     DEAD = "dead"
@@ -43,5 +44,5 @@ class Trimmed(NamedTuple):
     age_s: float
 
 
-Source = Place | InFlight
+Source = Place | InFlight | Queue
 Target = Place | Queue | Later | Trimmed

@@ -1,9 +1,10 @@
 """Writes moves as the keys and arguments that ``include/groups.lua`` reads."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain, groupby
 from typing import NamedTuple
 
-from cogworker._engine.effects import Effect
+from cogworker._engine.effects import Effects, Verb
 from cogworker._engine.places import InFlight, Later, Place, Queue, Source, Target, Trimmed
 from cogworker._redis.command import Word
 from cogworker._redis.keys import Keys
@@ -15,16 +16,61 @@ KEEP = b""
 class Move(NamedTuple):
     """Jobs that go from one place to another, and what changes with each of them.
 
-    ``items`` is flat. For each job: its tag or set member, unless it comes from nowhere; its
-    payload, unless it goes nowhere (``KEEP`` for the same bytes); its score, for the sets, as
-    epoch seconds or as ``+seconds`` from the server's now. ``jobs`` is their number.
+    ``items`` is flat. For each job: its tag, or its payload in a queue or set, unless it comes from
+    nowhere; its new payload, unless it goes nowhere or stays (``KEEP`` for the same bytes); its
+    score, for the sets, as epoch seconds or as ``+seconds`` from the server's now; and its own
+    words of each effect. ``jobs`` is their number.
     """
 
     source: Source
     target: Target
     jobs: int
     items: Sequence[Word]
-    effects: Sequence[Effect] = ()
+    verbs: Sequence[Verb] = ()
+
+    @property
+    def width(self) -> int:
+        """How many items each job has."""
+        return len(self.items) // self.jobs
+
+    @property
+    def ref(self) -> bytes:
+        """What the first of the jobs is called at its source."""
+        ref = self.items[0]
+        assert isinstance(ref, bytes)  # noqa: S101 - but for jobs from nowhere it is
+        return ref
+
+    def singles(self) -> Iterator["Move"]:
+        """The same, one move for each job."""
+        for start in range(0, len(self.items), self.width):
+            items = self.items[start : start + self.width]
+            yield Move(self.source, self.target, 1, items, self.verbs)
+
+
+def move(source: Source, target: Target, words: Iterable[Word], effects: Effects = ()) -> Move:
+    """One job that goes from one place to another."""
+    items, verbs = list(words), []
+    for effect in effects:
+        verbs.append(effect.verb)
+        items += effect.own
+    return Move(source, target, 1, items, tuple(verbs))
+
+
+def merged(moves: Iterable[Move]) -> list[Move]:
+    """The same with neighbours that differ only in their jobs as one: it is shorter to say."""
+    result: list[Move] = []
+    for (source, target, verbs), group in groupby(moves, _all_but_jobs):
+        same = list(group)
+        if len(same) == 1:
+            result += same
+        else:
+            items = list(chain.from_iterable(each.items for each in same))
+            result.append(Move(source, target, sum(each.jobs for each in same), items, verbs))
+    return result
+
+
+def _all_but_jobs(each: Move) -> tuple[Source, Target, Sequence[Verb]]:
+    return each.source, each.target, each.verbs
 
 
 class Plan:
@@ -53,18 +99,34 @@ class Plan:
     def moves(self, moves: Sequence[Move]) -> None:
         """Append the groups."""
         self.args.append(len(moves))
-        for move in moves:
-            self.args += self._source(move.source)
-            self.args += self._target(move.target)
-            self.args.append(len(move.effects))
-            for effect in move.effects:
-                self.args += ("count", self.key(effect.key), effect.amount)
-            self.args.append(move.jobs)
-            self.args += move.items
+        for each in moves:
+            self.args += self._source(each.source)
+            self.args += self._target(each.target)
+            self.args.append(len(each.verbs))
+            for verb in each.verbs:
+                self.args.append(verb.name)
+                if verb.key is not None:
+                    self.args.append(self.key(verb.key))
+                self.args += verb.words
+            self.args.append(each.jobs)
+            self.args += self._items(each)
+
+    def _items(self, each: Move) -> Sequence[Word]:
+        """The items, with the index of each key that a job has of its own."""
+        columns = _keys_from_the_right(each.verbs)
+        if not columns:
+            return each.items
+        items, width = list(each.items), each.width
+        for column in columns:
+            for place in range(width - column, len(items), width):
+                items[place] = self.key(str(items[place]))
+        return items
 
     def _source(self, source: Source) -> Iterable[Word]:
         if isinstance(source, InFlight):
             return "flight", self.key(self._keys.in_flight(source.worker))
+        if isinstance(source, Queue):
+            return "list", self.key(self._keys.queue(source.name))
         if source is Place.NOWHERE:
             return ("none",)
         return "set", self._set(source)
@@ -72,6 +134,8 @@ class Plan:
     def _target(self, target: Target) -> Iterable[Word]:
         if target is Place.NOWHERE:
             return ("gone",)
+        if target is Place.SAME:
+            return ("stay",)
         if isinstance(target, Queue):
             return "front" if target.front else "back", *self.queue(target.name)
         if isinstance(target, Later):
@@ -87,3 +151,14 @@ class Plan:
             Place.DEAD: self._keys.dead,
         }
         return self.key(names[place])
+
+
+def _keys_from_the_right(verbs: Sequence[Verb]) -> list[int]:
+    """Where a job's own keys stand among its items, counted from their end."""
+    columns: list[int] = []
+    right = 0
+    for verb in reversed(verbs):
+        right += verb.own
+        if verb.keyed:
+            columns.append(right)
+    return columns

@@ -19,17 +19,31 @@ class Taken(NamedTuple):
         return queue_of(self.tag)
 
 
+class Refused(NamedTuple):
+    """A job that a condition did not let go.
+
+    It is called by its ref; a new one by its number in the call, from 1. ``why`` is what the verb
+    tells: the holder of a lock, say.
+    """
+
+    job: bytes
+    verb: str
+    why: str
+
+
 class Moved(NamedTuple):
     """What became of the jobs of a move; those not named here were moved.
 
     ``lost`` were no longer at their source, and nothing was done for them. ``failed`` could not
-    be put down and are where they were, with the server's reason. ``problems`` are damaged keys
+    be put down and are where they were, with the server's reason; ``refused`` are there because an
+    effect did not let them go. ``problems`` are damaged keys
     whose book-keeping had to be left out.
     """
 
     lost: Sequence[bytes] = ()
     failed: Sequence[tuple[bytes, str]] = ()
     problems: Sequence[tuple[str, str]] = ()
+    refused: Sequence[Refused] = ()
 
 
 class Turned(NamedTuple):
@@ -92,14 +106,18 @@ def _is_tag(field: bytes) -> bool:
 
 
 def read_moved(reply: Raw) -> Moved:
-    """Read ``{lost, failed, problems}``."""
-    lost, failed, problems = reply
-    if not (lost or failed or problems):
+    """Read ``{lost, failed, problems, refused}``."""
+    lost, failed, problems, refused = reply
+    if not (lost or failed or problems or refused):
         return NOTHING_AMISS
     return Moved(
         lost,
         [(ref, text(error)) for ref, error in _pairs(failed)],
         [(text(key), text(error)) for key, error in _pairs(problems)],
+        [
+            Refused(job, text(verb), text(why))
+            for job, verb, why in zip(refused[::3], refused[1::3], refused[2::3], strict=True)
+        ],
     )
 
 
@@ -110,10 +128,10 @@ def read_turned(reply: Raw) -> Turned | Stale:
     """Read a turn's answer."""
     if reply[0] == b"stale":
         return Stale(int(reply[1]))
-    deliveries = [Taken(tag, payload) for tag, payload in _pairs(reply[3])]
-    if len(reply) > 5:  # repeated: a hash has no order
+    deliveries = [Taken(tag, payload) for tag, payload in _pairs(reply[4])]
+    if len(reply) > 6:  # repeated: a hash has no order
         deliveries.sort(key=lambda job: order_of(job.tag))
-    return Turned(read_moved(reply[:3]), deliveries, [text(name) for name in reply[4]])
+    return Turned(read_moved(reply[:4]), deliveries, [text(name) for name in reply[5]])
 
 
 def read_due(reply: Raw) -> Due:
@@ -136,8 +154,8 @@ def read_pushed(reply: Raw) -> Moved | None:
     if word == b"collision":
         return None
     if word == b"repeated":
-        return NOTHING_AMISS
-    return read_moved(([], reply[1], reply[2]))
+        return read_moved(([], [], [], reply[1]))
+    return read_moved(([], reply[1], reply[2], reply[3]))
 
 
 def read_examined(reply: Raw) -> Held | None:

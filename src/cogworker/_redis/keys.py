@@ -16,6 +16,7 @@ class Keys:
         "_wake",
         "_worker",
         "dead",
+        "discarded",
         "failed",
         "intake",
         "lost_claims",
@@ -48,6 +49,8 @@ class Keys:
         self.processed = f"{namespace}:stats:processed"
         #: STRING, shared: number of runs that failed.
         self.failed = f"{namespace}:stats:failed"
+        #: STRING: number of jobs that were dropped on purpose, by themselves or as too old.
+        self.discarded = f"{namespace}:stats:discarded"
         #: STRING: number of settlements that came too late, because the job had been rescued.
         self.lost_claims = f"{namespace}:stats:lost_claims"
         #: ZSET: worker identities by last beat, epoch seconds on the server's clock. Written by
@@ -77,6 +80,22 @@ class Keys:
         Goes with a clean stop, or an hour after its worker was rescued.
         """
         return f"{self._worker}{worker}:in_flight"
+
+    def lock(self, name: str) -> str:
+        """STRING: the id of the job that owns a lock; expires when its job seems lost."""
+        return f"{self._namespace}unique:{name}"
+
+    def attempts(self, jid: str) -> str:
+        """LIST: a job's failures, JSON, oldest first; expires 30 days after the last one."""
+        return f"{self._namespace}attempts:{jid}"
+
+    def throughput(self, hour: int) -> str:
+        """HASH: the runs of an hour since the epoch, see ``features/stats.py``; for 25 hours."""
+        return f"{self._namespace}throughput:{hour}"
+
+    def runs_of_day(self, day: str) -> str:
+        """HASH: ``processed`` and ``failed`` runs of a day in UTC, ``YYYY-MM-DD``; 400 days."""
+        return f"{self._namespace}runs:{day}"
 
     def orders(self, worker: str) -> str:
         """HASH: the last order that a worker was given: ``id``, ``order``, ``by``, ``at``.

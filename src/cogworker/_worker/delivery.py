@@ -2,11 +2,13 @@
 
 from typing import Any
 
+from cogworker import clock
 from cogworker._engine.plan import Move
 from cogworker._engine.replies import queue_of
 from cogworker.errors import JobInterrupted
+from cogworker.features.event import Run
 from cogworker.job import Job
-from cogworker.payload import Envelope
+from cogworker.payload import Envelope, failures
 
 
 class Delivery:
@@ -15,7 +17,7 @@ class Delivery:
     ``job`` is None when no job of that name is declared here. ``begun`` is set just before its
     function is called; ``interrupted`` when the worker, at its end, has asked the run to stop, or
     will give it back; ``returned`` when the run is over, with ``move``, None for a success, as its
-    outcome.
+    outcome. ``ran_s`` is how long it ran, ``result`` what it returned, as JSON, if that is wanted.
     """
 
     __slots__ = (
@@ -25,7 +27,9 @@ class Delivery:
         "job",
         "move",
         "payload",
+        "ran_s",
         "ready_at",
+        "result",
         "returned",
         "started_at",
         "tag",
@@ -40,6 +44,8 @@ class Delivery:
         self.job = job
         self.ready_at = now
         self.started_at = 0.0
+        self.ran_s = 0.0
+        self.result: bytes | None = None
         self.begun = False
         self.interrupted = False
         self.returned = False
@@ -55,6 +61,12 @@ class Delivery:
         if self.interrupted:
             self.begun = False
             raise JobInterrupted
+
+    def run(self, error: dict[str, Any] | None = None) -> Run:
+        """Its run, which has ended, with the error that it ended with."""
+        ran_s = self.ran_s or clock.monotonic() - self.started_at
+        attempt = failures(self.envelope) + 1
+        return Run(attempt, clock.wall() - ran_s, ran_s, error, self.result)
 
     @property
     def queue(self) -> str:

@@ -20,7 +20,6 @@ from contextlib import contextmanager
 
 from cogworker import clock
 from cogworker._engine import presence
-from cogworker._engine.moves import Moves
 from cogworker._engine.places import InFlight
 from cogworker._engine.plan import Move
 from cogworker._engine.replies import Stale, Turned
@@ -30,6 +29,7 @@ from cogworker._redis.runner import Runner
 from cogworker._worker.alarm import Alarm
 from cogworker._worker.delivery import Delivery
 from cogworker._worker.fetch import Fetch
+from cogworker._worker.gate import Gate
 from cogworker._worker.order import QueueOrder
 from cogworker._worker.outage import Outage
 from cogworker._worker.performer import Performer
@@ -38,6 +38,7 @@ from cogworker._worker.settlements import Settlements
 from cogworker._worker.slots import Slots
 from cogworker._worker.wear import Wear
 from cogworker.errors import RedisError
+from cogworker.features.transitions import Transitions
 
 logger = logging.getLogger("cogworker.worker")
 
@@ -56,7 +57,7 @@ class Dispatcher:
     def __init__(
         self,
         runner: Runner,
-        moves: Moves,
+        transitions: Transitions,
         worker: InFlight,
         order: QueueOrder,
         performer: Performer,
@@ -72,7 +73,8 @@ class Dispatcher:
     ) -> None:
         self._runner = runner
         self._doorbell = Doorbell(runner.connector)
-        self._moves = moves
+        self._transitions = transitions
+        self._moves = transitions.moves
         self._worker = worker
         self._order = order
         self._performer = performer
@@ -82,11 +84,12 @@ class Dispatcher:
         self._outage = outage
         self._wear = wear
         self._fetch = fetch
-        self.settlements = Settlements(moves, worker, on_damage)
+        self.settlements = Settlements(transitions, worker, on_damage)
         self._stepped_at = clock.monotonic()
         self.alarm = Alarm()
         self.slots = Slots(concurrency, self.alarm.ring)
         self._readiness = Readiness()
+        self._gate = Gate(transitions, worker)
         self._held: dict[bytes, Delivery] = {}
         self._number = 0
         self._command: Command[Turned | Stale] | None = None
@@ -213,7 +216,8 @@ class Dispatcher:
             return 0
         if self.settlements.stuck >= self.slots.size:
             return 0  # jobs that can't be settled must not pile up
-        want = min(self.slots.free + self._ahead - self.slots.ready, MOST_TAKEN)
+        waiting = self.slots.ready + len(self._gate)
+        want = min(self.slots.free + self._ahead - waiting, MOST_TAKEN)
         return min(want, self._wear.jobs_left - len(self._held))
 
     @property
@@ -259,6 +263,8 @@ class Dispatcher:
         now = clock.monotonic()
         if self._wanted:
             self._note_paused(frozenset(turned.paused))
+        begun, refused = self._gate.answered(turned.moved)
+        self.settlements.add(refused)
         deliveries: list[Delivery] = []
         for taken in turned.taken:
             accepted = self._performer.accept(taken, now)
@@ -271,9 +277,11 @@ class Dispatcher:
             self._hungry = len(turned.taken) == self._wanted
             self._look_again_at = now + self._idle_pause()
         if not self.taking:
-            self.settlements.give_back(deliveries)
+            self.settlements.give_back([*begun, *deliveries])
             return
-        for delivery in self.slots.offer(deliveries, sparing=self._ahead > 0):
+        free, asked = self._gate.enter(deliveries)
+        self.settlements.add(asked)
+        for delivery in self.slots.offer([*begun, *free], sparing=self._ahead > 0):
             self._start(delivery)
 
     def _note_paused(self, paused: frozenset[str]) -> None:
@@ -296,6 +304,7 @@ class Dispatcher:
         """At the end: settle what has finished, and give back everything else."""
         self._closed = True
         self._unstarted.clear()  # they are among the held
+        self._gate.clear()
         self.settlements.finish(self.slots.close())
         ended = self.settlements.tags()
         unfinished = [each for tag, each in self._held.items() if tag not in ended]

@@ -23,11 +23,11 @@ def describe(error: BaseException) -> dict[str, Any]:
     }
 
 
-def record(job: bytes, queue: str, error: BaseException, **changes: Any) -> bytes:
+def record(job: bytes, queue: str, described: dict[str, Any], **changes: Any) -> bytes:
     """A payload with the error that a job ended with; one that can't be read is wrapped."""
     now = clock.wall()
     try:
-        return payload.amend(job, {**describe(error), **changes}, missing={"failed_at": now})
+        return payload.amend(job, {**described, **changes}, missing={"failed_at": now})
     except InvalidPayload as problem:
         return payload.wrap_unparseable(job, queue, problem, now)
 

@@ -24,5 +24,5 @@ class Fetch:
 
     def at_most_once(self, delivery: Delivery) -> bool:
         """Whether a job, once begun here, may not run again when its end is unknown."""
-        declared = delivery.job is not None and delivery.job.at_most_once
+        declared = delivery.job is not None and delivery.job.options.at_most_once
         return self.basic or declared or delivery.envelope.at_most_once is True

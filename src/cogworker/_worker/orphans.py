@@ -8,12 +8,14 @@ import logging
 from collections.abc import Sequence
 
 from cogworker import payload
-from cogworker._engine.moves import Moves
+from cogworker._engine.moves import Waiting
 from cogworker._engine.places import InFlight
 from cogworker._engine.plan import KEEP, Move
 from cogworker._engine.replies import Taken
 from cogworker._worker import failure
 from cogworker.errors import CogworkerError, InvalidPayload, JobAbandoned, JobOrphaned
+from cogworker.features.transitions import Transitions
+from cogworker.payload import NOT_A_JOB, Envelope
 
 logger = logging.getLogger("cogworker.worker")
 
@@ -21,44 +23,53 @@ logger = logging.getLogger("cogworker.worker")
 class Orphans:
     """Decides for one installation."""
 
-    def __init__(self, moves: Moves, max_orphanings: int) -> None:
-        self._moves = moves
+    def __init__(self, transitions: Transitions, max_orphanings: int) -> None:
+        self._transitions = transitions
         self._max_orphanings = max_orphanings
 
     def of_dead(self, worker: InFlight, jobs: Sequence[Taken], at_most_once: bool) -> list[Move]:
         """The moves for what a worker held when it died; ``at_most_once`` as it fetched."""
-        back: list[tuple[bytes, bytes]] = []
+        back: list[Waiting] = []
         moves: list[Move] = []
         for job in jobs:
             try:
                 envelope = payload.parse(job.payload)
                 times = _count(envelope.orphaned) + 1
                 if at_most_once or envelope.at_most_once is True:
-                    moves.append(self._bury(worker, job, JobAbandoned("died")))
+                    moves.append(self._bury(worker, job, envelope, JobAbandoned("died")))
                 elif times > self._max_orphanings:
                     error = JobOrphaned(times, self._max_orphanings)
-                    moves.append(self._bury(worker, job, error, orphaned=times))
+                    moves.append(self._bury(worker, job, envelope, error, orphaned=times))
                 else:
-                    back.append((job.tag, payload.amend(job.payload, {"orphaned": times})))
+                    counted = payload.amend(job.payload, {"orphaned": times})
+                    back.append(self._transitions.waiting(job.tag, counted, envelope, job.queue))
             except InvalidPayload as error:  # it could not be counted, and come back for ever
-                moves.append(self._bury(worker, job, error))
-        return [*self._moves.give_back(worker, back), *moves]
+                moves.append(self._bury(worker, job, NOT_A_JOB, error))
+        return [*self._transitions.back(worker, back), *moves]
 
     def of_stopped(self, worker: InFlight, jobs: Sequence[Taken], at_most_once: bool) -> list[Move]:
         """The moves for what is left in the name of a worker that stops."""
-        back: list[tuple[bytes, bytes]] = []
+        back: list[Waiting] = []
         moves: list[Move] = []
         for job in jobs:
-            if at_most_once or _must_not_repeat(job.payload):
-                moves.append(self._bury(worker, job, JobAbandoned("had to stop")))
+            envelope = _read(job.payload)
+            if at_most_once or envelope.at_most_once is True:
+                moves.append(self._bury(worker, job, envelope, JobAbandoned("had to stop")))
             else:
-                back.append((job.tag, KEEP))
-        return [*self._moves.give_back(worker, back), *moves]
+                back.append(self._transitions.waiting(job.tag, KEEP, envelope, job.queue))
+        return [*self._transitions.back(worker, back), *moves]
 
-    def _bury(self, worker: InFlight, job: Taken, error: CogworkerError, **changes: int) -> Move:
+    def _bury(
+        self,
+        worker: InFlight,
+        job: Taken,
+        envelope: Envelope,
+        error: CogworkerError,
+        **changes: int,
+    ) -> Move:
         logger.error("moved to dead: %s error=%s", _label(job.payload), error)
-        kept = failure.record(job.payload, job.queue, error, **changes)
-        return self._moves.bury(worker, job.tag, kept)
+        kept = failure.record(job.payload, job.queue, failure.describe(error), **changes)
+        return self._transitions.bury(worker, job.tag, kept, envelope, job.queue)
 
 
 def _label(job: bytes) -> str:
@@ -68,11 +79,11 @@ def _label(job: bytes) -> str:
         return f"payload={payload.excerpt(job)}"
 
 
-def _must_not_repeat(job: bytes) -> bool:
+def _read(job: bytes) -> Envelope:
     try:
-        return payload.parse(job).at_most_once is True
+        return payload.parse(job)
     except InvalidPayload:  # whoever takes it says what is wrong with it
-        return False
+        return NOT_A_JOB
 
 
 def _count(orphaned: object) -> int:

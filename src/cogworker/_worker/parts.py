@@ -66,7 +66,7 @@ class Parts:
             config.orphan_check_interval,
         )
         fetch = Fetch(config, client.runner.connector)
-        self.performer = Performer(jobs, client.moves, self.worker, fetch)
+        self.performer = Performer(jobs, client.transitions, self.worker, fetch)
         wear = Wear(config, on_worn_out)
         self.dispatcher = self._make_dispatcher(start, wear, fetch)
         self.control = Control(
@@ -79,7 +79,7 @@ class Parts:
             wear,
         )
         self.poller = Poller(
-            *(self.outage, self.side, client.moves), config.poll_interval, self.guard.alarm
+            *(self.outage, self.side, client.transitions), config.poll_interval, self.guard.alarm
         )
         self.rescuer = self._make_rescuer(watched_beats)
 
@@ -98,7 +98,8 @@ class Parts:
     ) -> Dispatcher:
         config = self._config
         return Dispatcher(
-            *(self.hot, self._client.moves, self.worker, QueueOrder(config), self.performer, start),
+            *(self.hot, self._client.transitions, self.worker, QueueOrder(config)),
+            *(self.performer, start),
             concurrency=config.concurrency,
             idle_s=config.fetch_idle_max_interval,
             # Each of its calls is sent twice, and waits for a connection and for an answer.
@@ -115,7 +116,7 @@ class Parts:
             *(self.outage, self.side, self._client.moves, self.worker),
             threshold_s=config.orphan_threshold,
             interval_s=config.orphan_check_interval,
-            orphans=Orphans(self._client.moves, config.max_orphanings),
+            orphans=Orphans(self._client.transitions, config.max_orphanings),
             watch=Watch(watched_beats * config.heartbeat_interval),
             answered_since=lambda: self.heartbeat.answered_since,
             clockless=lambda: self.side.connector.clockless,

@@ -12,7 +12,6 @@ from types import CoroutineType
 from typing import Any, NamedTuple
 
 from cogworker import clock, payload, retry
-from cogworker._engine.moves import Moves
 from cogworker._engine.places import InFlight
 from cogworker._engine.plan import KEEP, Move
 from cogworker._engine.replies import Taken
@@ -20,6 +19,8 @@ from cogworker._worker import failure
 from cogworker._worker.delivery import Delivery
 from cogworker._worker.fetch import Fetch
 from cogworker.errors import InvalidPayload, JobAbandoned, UnknownJob
+from cogworker.features.event import Run
+from cogworker.features.transitions import Transitions
 from cogworker.job import CurrentJob, Job, running
 from cogworker.retry import RetryPolicy
 
@@ -41,10 +42,14 @@ class Performer:
     """Runs deliveries for one worker, in whatever thread or task it is called."""
 
     def __init__(
-        self, jobs: Mapping[str, Job[..., Any]], moves: Moves, worker: InFlight, fetch: Fetch
+        self,
+        jobs: Mapping[str, Job[..., Any]],
+        transitions: Transitions,
+        worker: InFlight,
+        fetch: Fetch,
     ) -> None:
         self._jobs = jobs
-        self._moves = moves
+        self._transitions = transitions
         self._worker = worker
         self._fetch = fetch
 
@@ -60,7 +65,7 @@ class Performer:
                 payload.excerpt(taken.payload),
             )
             wrapped = payload.wrap_unparseable(taken.payload, taken.queue, error, clock.wall())
-            return self._moves.bury(self._worker, taken.tag, wrapped)
+            return self._transitions.bury_junk(self._worker, taken.tag, wrapped, taken.queue)
         return Delivery(taken.tag, taken.payload, envelope, self._jobs.get(envelope.class_), now)
 
     def perform(self, delivery: Delivery) -> Move | None:
@@ -101,10 +106,12 @@ class Performer:
         """
         if delivery.begun and self._fetch.at_most_once(delivery):
             logger.error("not finished, moved to dead: %s", payload.label(delivery.envelope))
-            kept = failure.record(delivery.payload, delivery.queue, JobAbandoned("had to stop"))
-            return self._moves.bury(self._worker, delivery.tag, kept)
+            described = failure.describe(JobAbandoned("had to stop"))
+            kept = failure.record(delivery.payload, delivery.queue, described)
+            return self._bury(delivery, kept, delivery.run(described))
         logger.warning("given back: %s", payload.label(delivery.envelope))
-        return self._moves.give_back(self._worker, [(delivery.tag, KEEP)])[0]
+        waiting = self._transitions.waiting(delivery.tag, KEEP, delivery.envelope, delivery.queue)
+        return self._transitions.back(self._worker, [waiting])[0]
 
     def _prepare(self, delivery: Delivery) -> Call:
         envelope, job = delivery.envelope, delivery.job
@@ -115,7 +122,7 @@ class Performer:
         named = None if envelope.kwargs is payload.NO_KWARGS else envelope.kwargs
         args, kwargs = job.codec.decode(envelope.args, named)
         current = CurrentJob(
-            envelope.jid, envelope.class_, delivery.queue, _failures(envelope.retry_count) + 1
+            envelope.jid, envelope.class_, delivery.queue, payload.failures(envelope) + 1
         )
         return Call(job.function, args, kwargs, current)
 
@@ -137,11 +144,11 @@ class Performer:
             if delivery.interrupted:
                 return self.not_run(delivery)
             logger.exception("can't record a failure, moved to dead: tag=%s", delivery.tag)
-            return self._moves.bury(self._worker, delivery.tag, KEEP)
+            return self._transitions.moves.bury(self._worker, delivery.tag, KEEP)
 
     def _settle_failure(self, delivery: Delivery, error: BaseException) -> Move:
         envelope = delivery.envelope
-        failures = _failures(envelope.retry_count) + 1
+        failures = payload.failures(envelope) + 1
         retries = retry.budget(envelope.retry)
         described = failure.describe(error)
         try:
@@ -154,13 +161,21 @@ class Performer:
         except InvalidPayload as problem:  # some part of it that nobody had to read before
             kept = payload.wrap_unparseable(delivery.payload, delivery.queue, problem, clock.wall())
             retries = 0
+        run = delivery.run(described)
         if failures > retries:
             self._log_failure(delivery, failures, described, "dead")
-            return self._moves.bury(self._worker, delivery.tag, kept)
+            return self._bury(delivery, kept, run)
         policy = delivery.job.policy if delivery.job is not None else _DEFAULT_POLICY
         delay_s = policy.delay_before(failures, error)
         self._log_failure(delivery, failures, described, f"again in {delay_s:.1f} s")
-        return self._moves.retry(self._worker, delivery.tag, kept, delay_s)
+        return self._transitions.retry(
+            self._worker, delivery.tag, kept, envelope, delivery.queue, delay_s, run
+        )
+
+    def _bury(self, delivery: Delivery, kept: bytes, run: Run) -> Move:
+        return self._transitions.bury(
+            self._worker, delivery.tag, kept, delivery.envelope, delivery.queue, run
+        )
 
     def _log_failure(
         self, delivery: Delivery, attempt: int, error: Mapping[str, Any], outcome: str
@@ -185,8 +200,3 @@ class Performer:
 def _call(call: Call) -> Any:
     running.set(call.current)
     return call.function(*call.args, **call.kwargs)
-
-
-def _failures(retry_count: Any) -> int:
-    """How often a job has failed, whoever wrote the payload."""
-    return retry_count if type(retry_count) is int and retry_count > 0 else 0

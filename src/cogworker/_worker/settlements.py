@@ -8,15 +8,17 @@ import logging
 from collections.abc import Callable, Iterable, Sequence
 
 from cogworker import clock, payload
-from cogworker._engine.moves import Moves
-from cogworker._engine.places import InFlight, Queue
-from cogworker._engine.plan import KEEP, Move
+from cogworker._engine.effects import Verb
+from cogworker._engine.moves import in_order
+from cogworker._engine.places import InFlight, Place, Queue
+from cogworker._engine.plan import KEEP, Move, merged
 from cogworker._engine.quarantine import is_wrong_type
 from cogworker._engine.replies import Moved
 from cogworker._kinds import printable
 from cogworker._worker.delivery import Delivery
 from cogworker._worker.outage import REPEAT_S
 from cogworker._worker.slots import Finished
+from cogworker.features.transitions import Transitions
 
 logger = logging.getLogger("cogworker.worker")
 
@@ -30,8 +32,13 @@ class Settlements:
     ``on_damage`` is called when the server speaks of a key of the wrong type.
     """
 
-    def __init__(self, moves: Moves, worker: InFlight, on_damage: Callable[[], None]) -> None:
-        self._moves = moves
+    def __init__(
+        self,
+        transitions: Transitions,
+        worker: InFlight,
+        on_damage: Callable[[], None],
+    ) -> None:
+        self._transitions = transitions
         self._worker = worker
         self._on_damage = on_damage
         self._pending: list[Move] = []
@@ -56,15 +63,31 @@ class Settlements:
 
     def finish(self, finished: Finished) -> None:
         """The moves of finished runs: one for all successes, one each for the others."""
-        done = [delivery.tag for delivery, move in finished.deliveries if move is None]
-        self._pending += [move for _, move in finished.deliveries if move is not None]
-        if done:
-            self._pending.append(self._moves.done(self._worker, done))
+        features = self._transitions.features
+        alike: dict[int, tuple[tuple[Verb, ...], list[bytes]]] = {}
+        for delivery, move in finished.deliveries:
+            if move is not None:
+                self._pending.append(move)
+            elif features.is_plain(delivery.envelope):
+                verbs = features.of_plain_success(delivery.envelope.class_, delivery.ran_s)
+                alike.setdefault(id(verbs), (verbs, []))[1].append(delivery.tag)
+            else:
+                self._pending.append(self._done(delivery))
+        for verbs, tags in alike.values():
+            self._pending.append(self._transitions.done_alike(self._worker, tags, verbs))
 
     def give_back(self, deliveries: Iterable[Delivery]) -> None:
         """Deliveries that have not begun go back to their queues."""
-        jobs = [(delivery.tag, KEEP) for delivery in deliveries]
-        self._pending += self._moves.give_back(self._worker, jobs)
+        back = [
+            self._transitions.waiting(each.tag, KEEP, each.envelope, each.queue)
+            for each in deliveries
+        ]
+        self._pending += self._transitions.back(self._worker, back)
+
+    def _done(self, delivery: Delivery) -> Move:
+        return self._transitions.done(
+            self._worker, delivery.tag, delivery.envelope, delivery.queue, delivery.run()
+        )
 
     def is_due(self, now: float) -> bool:
         """Whether a turn has something to carry."""
@@ -78,7 +101,7 @@ class Settlements:
             self._stuck = []
         moves = self._in_order(moves)
         self._sent = {tag: move for move in moves for tag in _tags(move)}
-        return moves
+        return merged(moves)
 
     def send_again(self) -> None:
         """The turn that carried the moves was not carried out: the next one must."""
@@ -87,13 +110,13 @@ class Settlements:
 
     def answered(self, moved: Moved, held: dict[bytes, Delivery]) -> None:
         """Take what the server has carried out, or lost, out of ``held``; keep what it refused."""
-        refused = dict(moved.failed)
+        failed = dict(moved.failed)
         for tag in moved.lost:
-            _log_lost(tag, held.get(tag))
+            _log_lost(tag, held.pop(tag, None))
         for tag, move in self._sent.items():
-            if tag in refused:
-                self._stick(tag, move, refused[tag])
-            else:
+            if tag in failed:
+                self._stick(tag, move, failed[tag])
+            elif move.target is not Place.SAME:
                 held.pop(tag, None)
         self._sent = {}
         for key, problem in moved.problems:
@@ -101,8 +124,8 @@ class Settlements:
 
     def tags(self) -> set[bytes]:
         """The deliveries whose end is decided, though the server has not carried it out."""
-        waiting = (*self._pending, *self._stuck)
-        return {*self._sent, *(tag for move in waiting for tag in _tags(move))}
+        waiting = (*self._pending, *self._stuck, *self._sent.values())
+        return {tag for move in waiting if move.target is not Place.SAME for tag in _tags(move)}
 
     def _stick(self, tag: bytes, move: Move, error: str) -> None:
         self._stuck.append(_only(move, tag))
@@ -123,10 +146,8 @@ class Settlements:
         back = [move for move in moves if isinstance(move.target, Queue) and move.target.front]
         if len(back) < 2:
             return moves
-        words = [word for move in back for word in move.items if isinstance(word, bytes)]
-        pairs = zip(words[::2], words[1::2], strict=True)
         others = [move for move in moves if move not in back]
-        return [*others, *self._moves.give_back(self._worker, pairs)]
+        return [*others, *in_order(back)]
 
 
 def _log_lost(tag: bytes, delivery: Delivery | None) -> None:
@@ -139,11 +160,9 @@ def _log_lost(tag: bytes, delivery: Delivery | None) -> None:
 
 def _tags(move: Move) -> Sequence[bytes]:
     """The deliveries that a move settles."""
-    return [item for item in move.items[:: len(move.items) // move.jobs] if isinstance(item, bytes)]
+    return [item for item in move.items[:: move.width] if isinstance(item, bytes)]
 
 
 def _only(move: Move, tag: bytes) -> Move:
     """A move reduced to one of its deliveries."""
-    width = len(move.items) // move.jobs
-    start = move.items.index(tag)
-    return move._replace(jobs=1, items=move.items[start : start + width])
+    return next(single for single in move.singles() if single.ref == tag)

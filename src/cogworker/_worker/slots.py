@@ -86,7 +86,8 @@ class Slots:
         with self._lock:
             if self._closed:
                 return None
-            self._ran_s += now - delivery.started_at
+            delivery.ran_s = now - delivery.started_at
+            self._ran_s += delivery.ran_s
             self._running.pop(delivery.tag, None)
             self._finished.append((delivery, move))
             if self._ready:

@@ -1,10 +1,10 @@
--- Moves jobs that no worker holds: promotes and postpones them.
+-- Moves jobs without taking any.
 -- KEYS   1 queues; the others are named by the groups
 -- ARGV   <n> groups (include/groups.lua)
--- Reply  {lost refs, failed {ref, error, …}, problems {key, error, …}}
+-- Reply  {lost refs, failed {ref, error, …}, problems {key, error, …}, refused {ref, verb, why, …}}
 -- @include input
 -- @include groups
 -- @include full
 begin_although_full('SREM', KEYS[1])
 move_groups()
-return {lost, failed, problems}
+return {lost, failed, problems, refused}

@@ -2,7 +2,8 @@
 -- KEYS   1 queues, 2 workers, 3 presence, 4 in-flight hash, 5 orders, 6 bell; the others are named
 --        by the groups
 -- ARGV   <identity> <threshold in seconds, or '' when the worker itself asks> <n> groups
--- Reply  {'alive'} | {'rescued', lost tags, failed {tag, error, …}, problems {key, error, …}}
+-- Reply  {'alive'} | {'rescued', lost tags, failed {tag, error, …}, problems {key, error, …},
+--        refused {tag, verb, why, …}}
 -- @include input
 -- @include groups
 -- @include dead
@@ -26,4 +27,4 @@ if left == 0 then
   redis.call('DEL', KEYS[3])
   redis.call('ZREM', KEYS[2], worker)
 end
-return {'rescued', lost, failed, problems}
+return {'rescued', lost, failed, problems, refused}

@@ -6,8 +6,9 @@
 --        are named by the groups and the queues to take from
 -- ARGV   <number> <reliable|basic> <n> groups <identity> <want> <n> queues, each <list> <wake>
 --        <name>, in the order to look
--- Reply  {lost tags, failed {tag, error, …}, problems {key, error, …}, taken {tag, payload, …},
---        paused names}, with 'again' at its end when the turn is repeated | {'stale', last}
+-- Reply  {lost tags, failed {tag, error, …}, problems {key, error, …}, refused {tag, verb, why, …},
+--        taken {tag, payload, …}, paused names}, with 'again' at its end when the turn is
+--        repeated | {'stale', last}
 -- @include input
 -- @include groups
 -- @include take
@@ -21,8 +22,8 @@ redis.call('HSET', flight, '@turn', turn .. ' ' .. fetch)
 redis.call('PERSIST', flight) -- a rescue lets what is left of it expire
 move_groups()
 if turn == last then -- what is gone was settled the first time, not lost
-  return {{}, failed, problems, taken_before(flight, turn), {}, 'again'}
+  return {{}, failed, problems, refused, taken_before(flight, turn), {}, 'again'}
 end
-if #lost > 0 then redis.pcall('INCRBY', KEYS[4], #lost) end
+if jobs_left_early > 0 then redis.pcall('INCRBY', KEYS[4], jobs_left_early) end
 local taken, paused = take(flight, turn)
-return {lost, failed, problems, taken, paused}
+return {lost, failed, problems, refused, taken, paused}

@@ -5,7 +5,7 @@ import random
 from collections.abc import Callable, Sequence
 
 from cogworker import clock, payload
-from cogworker._engine.moves import Moves
+from cogworker._engine.moves import Waiting
 from cogworker._engine.places import Place
 from cogworker._engine.plan import Move
 from cogworker._engine.quarantine import is_wrong_type
@@ -14,6 +14,7 @@ from cogworker._redis.runner import Runner
 from cogworker._worker.loops.base import Loop
 from cogworker._worker.outage import Outage
 from cogworker.errors import InvalidPayload
+from cogworker.features.transitions import Transitions
 
 logger = logging.getLogger("cogworker.worker")
 
@@ -34,13 +35,14 @@ class Poller(Loop):
         self,
         outage: Outage,
         runner: Runner,
-        moves: Moves,
+        transitions: Transitions,
         interval_s: float,
         on_damage: Callable[[], None],
     ) -> None:
         super().__init__(outage)
         self._runner = runner
-        self._moves = moves
+        self._transitions = transitions
+        self._moves = transitions.moves
         self._interval_s = interval_s
         self._on_damage = on_damage
         self.paused = False
@@ -69,12 +71,13 @@ class Poller(Loop):
         return longest if next_in_s is None else min(max(next_in_s, shortest), longest)
 
     def _promotions(self, source: Place, entries: Sequence[bytes], now: float) -> list[Move]:
-        valid: list[tuple[bytes, bytes, str]] = []
+        valid: list[Waiting] = []
         invalid: list[Move] = []
         for entry in entries:
             try:
-                queue = payload.destination(entry)
-                valid.append((entry, payload.amend(entry, {"enqueued_at": now}), queue))
+                job, queue = payload.destination(entry)
+                stamped = payload.amend(entry, {"enqueued_at": now})
+                valid.append(self._transitions.waiting(entry, stamped, job, queue))
             except InvalidPayload as error:
                 logger.error(
                     "not a job, moved to dead: set=%s error=%s payload=%s",
@@ -83,7 +86,7 @@ class Poller(Loop):
                     payload.excerpt(entry),
                 )
                 wrapped = payload.wrap_unparseable(entry, None, error, clock.wall())
-                invalid.append(self._moves.bury(source, entry, wrapped))
+                invalid.append(self._transitions.bury_junk(source, entry, wrapped))
         return [*self._moves.promote(source, valid), *invalid]
 
     def _postpone(self, moved: Moved, due: Due) -> None:

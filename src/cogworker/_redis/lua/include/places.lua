@@ -3,11 +3,14 @@
 local now = server_time() -- asked at once: a server without a clock must refuse before any write
 
 local function read_target()
-  local target = {kind = text()}
-  if target.kind == 'set' or target.kind == 'later' then target.set = key() end
-  if target.kind == 'set' then
+  local kind = text()
+  local target = {kind = kind}
+  if kind == 'gone' or kind == 'stay' then return target end
+  target.takes_payload, target.takes_score = true, kind == 'set' or kind == 'later'
+  if target.takes_score then target.set = key() end
+  if kind == 'set' then
     target.most, target.age = number(), number()
-  elseif target.kind ~= 'gone' then
+  else
     target.list, target.wake, target.name = key(), key(), text()
   end
   return target
@@ -16,11 +19,13 @@ end
 -- The job's bytes at its source, or nothing.
 local function look(source, from, ref)
   if source == 'flight' then return redis.call('HGET', from, ref) end
+  if source == 'list' then return redis.call('LPOS', from, ref, 'RANK', -1) and ref end
   return redis.call('ZSCORE', from, ref) and ref
 end
 
 local function remove(source, from, ref)
   if source == 'flight' then return redis.call('HDEL', from, ref) end
+  if source == 'list' then return redis.call('LREM', from, -1, ref) end
   return redis.call('ZREM', from, ref)
 end
 

@@ -12,10 +12,7 @@ local function put_in_flight(flight, turn, name, jobs, taken)
 end
 
 local function is_paused(name)
-  local reply = redis.pcall('SISMEMBER', KEYS[3], name)
-  if reply == 1 then return true end
-  note(KEYS[3], type(reply) == 'table' and reply.err)
-  return false
+  return try('SISMEMBER', KEYS[3], name) == 1
 end
 
 local function take(flight, turn)

@@ -1,0 +1,80 @@
+-- @include effects
+-- The verbs that keep books.
+--   verb     shared                                 own             does
+--   count    <key> <amount>                                         adds to a counter
+--   tally    <key> <ttl> <n> <field> <amount> …                     adds to fields of a hash
+--   record   <ttl> <n> drop … <n> field …           <key> <value> … writes a hash
+--   append   <most> <ttl>                           <key> <entry>   adds to a list's end
+--   log      <key> <most> <age>                     <entry>         adds to a stream
+--   forget                                          <key>           deletes
+-- Times are in seconds. Counts and tallies are summed over the whole call and written at its end.
+local counts, tallies = {}, {}
+local function add(sums, name, amount)
+  sums[name] = (sums[name] or 0) + amount
+end
+
+local function texts()
+  local list = {}
+  for i = 1, number() do list[i] = text() end
+  return list
+end
+
+verbs.count = {
+  shared = function() return {key(), number()} end,
+  total = function(shared, jobs) add(counts, shared[1], shared[2] * jobs) end,
+}
+
+verbs.tally = {
+  shared = function() return {key(), number(), texts()} end,
+  total = function(shared, jobs)
+    local name, fields = shared[1], shared[3]
+    tallies[name] = tallies[name] or {ttl = shared[2], sums = {}}
+    for i = 1, #fields, 2 do add(tallies[name].sums, fields[i], fields[i + 1] * jobs) end
+  end,
+}
+
+verbs.record = {
+  shared = function() return {number(), texts(), texts()} end,
+  own = function(shared)
+    local own = {key()}
+    for i = 1, #shared[3] do own[i + 1] = text() end
+    return own
+  end,
+  apply = function(shared, own)
+    local name = own[1]
+    for _, field in ipairs(shared[2]) do try('HDEL', name, field) end
+    for i, field in ipairs(shared[3]) do try('HSET', name, field, own[i + 1]) end
+    if shared[1] > 0 then try('EXPIRE', name, shared[1]) end
+  end,
+}
+
+verbs.append = {
+  shared = function() return {number(), number()} end,
+  own = function() return {key(), text()} end,
+  apply = function(shared, own)
+    try('RPUSH', own[1], own[2])
+    try('LTRIM', own[1], -shared[1], -1)
+    try('EXPIRE', own[1], shared[2])
+  end,
+}
+
+verbs.log = {
+  shared = function() return {key(), number(), number()} end,
+  own = text,
+  apply = function(shared, entry)
+    try('XADD', shared[1], 'MAXLEN', '~', shared[2], '*', 'run', entry)
+  end,
+  total = function(shared)
+    try('XTRIM', shared[1], 'MINID', '~', string.format('%.0f', (now - shared[3]) * 1000))
+  end,
+}
+
+verbs.forget = {own = key, apply = function(_, name) try('DEL', name) end}
+
+local function write_sums()
+  for name, amount in pairs(counts) do try('INCRBY', name, amount) end
+  for name, tally in pairs(tallies) do
+    for field, amount in pairs(tally.sums) do try('HINCRBY', name, field, amount) end
+    try('EXPIRE', name, tally.ttl)
+  end
+end

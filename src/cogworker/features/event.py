@@ -1,0 +1,71 @@
+"""What can happen to a job, as features are told of it."""
+
+from collections.abc import Iterable
+from enum import Enum, auto
+from typing import Any, NamedTuple, Protocol
+
+from cogworker._engine.effects import Effect
+from cogworker.payload import Envelope
+
+
+class Kind(Enum):
+    """What has become of a job."""
+
+    PUSHED = auto()
+    """It is new: in its queue, or in the schedule."""
+    QUEUED = auto()
+    """It is back in its queue: its time has come, its worker stopped or died."""
+    REVIVED = auto()
+    """It was dead, and is in its queue again."""
+    BEGUN = auto()
+    """A worker is about to run it."""
+    DONE = auto()
+    RETRYING = auto()
+    RESCHEDULED = auto()
+    """It runs again later, though it did not fail."""
+    DEAD = auto()
+    """It failed for good, lost its worker too often, or was never a job."""
+    KILLED = auto()
+    """Somebody had it put in dead while it was waiting."""
+    DISCARDED = auto()
+    """It is dropped on purpose, its own or a person's."""
+    DELETED = auto()
+
+
+ENDS = frozenset({Kind.DONE, Kind.DEAD, Kind.KILLED, Kind.DISCARDED, Kind.DELETED})
+"""After these a job does not run again by itself."""
+
+
+class Run(NamedTuple):
+    """A run that has ended.
+
+    ``error`` is what ``_worker/failure.py`` keeps of a failure; ``result`` is what a success
+    returned, as JSON, if that is wanted.
+    """
+
+    attempt: int
+    started_at: float
+    ran_s: float
+    error: dict[str, Any] | None = None
+    result: bytes | None = None
+
+
+class Event(NamedTuple):
+    """What has become of a job that goes to, or came from, ``queue``.
+
+    ``wait_s``: how long until it is due. ``run``: the run that led to it, if one did.
+    """
+
+    kind: Kind
+    job: Envelope
+    queue: str
+    wait_s: float = 0.0
+    run: Run | None = None
+
+
+class Feature(Protocol):
+    """One feature: pure, and without a memory of jobs."""
+
+    def effects(self, event: Event) -> Iterable[Effect]:
+        """What must change with an event."""
+        ...

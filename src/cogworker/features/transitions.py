@@ -1,0 +1,129 @@
+"""A job's transitions, each a move together with what all features say must change with it.
+
+Whoever decides what becomes of a job (client, performer, rescuer, poller, inspector) says it here.
+"""
+
+from collections.abc import Sequence
+
+from cogworker._engine.effects import Effects, Verb
+from cogworker._engine.moves import Moves, NewJob, Waiting
+from cogworker._engine.places import InFlight, Source
+from cogworker._engine.plan import Move
+from cogworker.features import Features
+from cogworker.features.event import Event, Kind, Run
+from cogworker.payload import NOT_A_JOB, Envelope
+
+
+class Transitions:
+    """The transitions of one installation.
+
+    ``job`` is what can be read of a payload, ``queue`` the one it came from or goes to; ``run`` is
+    the run that led to a transition, if one did.
+    """
+
+    def __init__(self, moves: Moves, features: Features) -> None:
+        self.moves = moves
+        self.features = features
+
+    # Of a new job.
+
+    def push(
+        self, payload: bytes, job: Envelope, queue: str, at: float | None, wait_s: float | None
+    ) -> NewJob:
+        """A job is enqueued, due at a time in epoch seconds, or after ``wait_s``, or at once."""
+        effects = self._effects(Kind.PUSHED, job, queue, wait_s or 0.0)
+        return NewJob(queue, payload, at, None if at is not None else wait_s, effects)
+
+    # Of a delivery.
+
+    def begin(self, worker: InFlight, tag: bytes, job: Envelope, queue: str) -> Move:
+        """A job is about to run; refused when it may not."""
+        return self.moves.stay(worker, tag, self._effects(Kind.BEGUN, job, queue))
+
+    def done(self, worker: InFlight, tag: bytes, job: Envelope, queue: str, run: Run) -> Move:
+        """A run succeeded."""
+        return self.moves.drop(worker, tag, self._effects(Kind.DONE, job, queue, run=run))
+
+    def done_alike(self, worker: InFlight, tags: Sequence[bytes], verbs: Sequence[Verb]) -> Move:
+        """Runs succeeded, of which nothing is to be told but ``verbs``: see ``Features``."""
+        return self.moves.done(worker, tags, verbs)
+
+    def retry(
+        self,
+        worker: InFlight,
+        tag: bytes,
+        payload: bytes,
+        job: Envelope,
+        queue: str,
+        delay_s: float,
+        run: Run,
+    ) -> Move:
+        """A run failed; another one follows after a delay."""
+        effects = self._effects(Kind.RETRYING, job, queue, delay_s, run)
+        return self.moves.retry(worker, tag, payload, delay_s, effects)
+
+    def reschedule(
+        self,
+        worker: InFlight,
+        tag: bytes,
+        payload: bytes,
+        job: Envelope,
+        queue: str,
+        delay_s: float,
+        run: Run | None = None,
+    ) -> Move:
+        """A job runs again later, though it did not fail."""
+        effects = self._effects(Kind.RESCHEDULED, job, queue, delay_s, run)
+        return self.moves.reschedule(worker, tag, payload, f"+{delay_s!r}", effects)
+
+    def back(self, worker: InFlight, jobs: Sequence[Waiting]) -> list[Move]:
+        """Jobs go back to the front of their queues, in their order; see ``waiting``."""
+        return self.moves.give_back(worker, jobs)
+
+    # Of a job wherever it is.
+
+    def waiting(self, ref: bytes, payload: bytes, job: Envelope, queue: str) -> Waiting:
+        """A job that is to go back to its queue, with ``KEEP`` or a new payload."""
+        return Waiting(ref, payload, queue, self._effects(Kind.QUEUED, job, queue))
+
+    def revive(
+        self, source: Source, ref: bytes, payload: bytes, job: Envelope, queue: str
+    ) -> Sequence[Move]:
+        """A dead job goes to its queue; refused when another one has its lock."""
+        effects = self._effects(Kind.REVIVED, job, queue)
+        return self.moves.promote(source, [Waiting(ref, payload, queue, effects)])
+
+    def bury(
+        self,
+        source: Source,
+        ref: bytes,
+        payload: bytes,
+        job: Envelope,
+        queue: str,
+        run: Run | None = None,
+    ) -> Move:
+        """A job failed for good."""
+        return self.moves.bury(source, ref, payload, self._effects(Kind.DEAD, job, queue, run=run))
+
+    def bury_junk(self, source: Source, ref: bytes, wrapped: bytes, queue: str = "") -> Move:
+        """What was found is no job."""
+        return self.bury(source, ref, wrapped, NOT_A_JOB, queue)
+
+    def kill(self, source: Source, ref: bytes, payload: bytes, job: Envelope, queue: str) -> Move:
+        """Somebody has a waiting job put in dead."""
+        return self.moves.bury(source, ref, payload, self._effects(Kind.KILLED, job, queue))
+
+    def discard(
+        self, source: Source, ref: bytes, job: Envelope, queue: str, run: Run | None = None
+    ) -> Move:
+        """A job is dropped on purpose."""
+        return self.moves.drop(source, ref, self._effects(Kind.DISCARDED, job, queue, run=run))
+
+    def delete(self, source: Source, ref: bytes, job: Envelope, queue: str) -> Move:
+        """Somebody deletes a job, and all that is kept of it."""
+        return self.moves.drop(source, ref, self._effects(Kind.DELETED, job, queue))
+
+    def _effects(
+        self, kind: Kind, job: Envelope, queue: str, wait_s: float = 0.0, run: Run | None = None
+    ) -> Effects:
+        return self.features.effects(Event(kind, job, queue, wait_s, run))

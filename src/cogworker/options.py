@@ -1,0 +1,96 @@
+"""Every option of a job: what ``@cog.job(...)`` takes, and ``using(...)`` changes.
+
+``JobOptions`` is what the type checker knows, ``Options`` the same, checked and with its defaults.
+"""
+
+import difflib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Any, Literal, TypedDict
+
+from cogworker import retry as retries
+from cogworker._kinds import Refusal, check_queue_name
+from cogworker.errors import DeclarationError
+from cogworker.features.unique import MODES, Mode
+from cogworker.retry import RetryPolicy
+
+UniqueBy = Sequence[str] | Callable[..., Any]
+OnDuplicate = Literal["skip", "raise"]
+
+
+class JobOptions(TypedDict, total=False):
+    """The options of a job; see ``Options`` for what they mean."""
+
+    queue: str
+    retry: bool | int | RetryPolicy
+    at_most_once: bool
+    unique: Mode | None
+    unique_by: UniqueBy | None
+    on_duplicate: OnDuplicate
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """A job's options, checked. Raises ValueError, which says what is wrong with which.
+
+    ``queue`` is where it is enqueued. ``retry`` is True for 25 retries, a number of them, False for
+    none, or a RetryPolicy. ``at_most_once``: when its worker dies or stops in the middle, it is put
+    in dead and not run again; a failure is retried as ``retry`` says.
+
+    ``unique`` keeps a second job with the same queue and arguments away: ``until_executed`` and
+    ``until_executing`` from the queue, until the first one is over or begins; ``while_executing``
+    from running at the same time. ``unique_by`` is what must be the same instead of all arguments:
+    names of parameters, or a function that gets the arguments and answers with a JSON value.
+    ``on_duplicate``: with ``skip`` enqueueing a duplicate answers None, with ``raise`` it raises
+    DuplicateJob.
+    """
+
+    queue: str = "default"
+    retry: bool | int | RetryPolicy = True
+    at_most_once: bool = False
+    unique: Mode | None = None
+    unique_by: UniqueBy | None = None
+    on_duplicate: OnDuplicate = "skip"
+
+    def __post_init__(self) -> None:
+        try:
+            check_queue_name(self.queue)
+        except Refusal as refusal:
+            raise ValueError(str(refusal)) from None
+        retries.policy_of(self.retry)
+        if not isinstance(self.at_most_once, bool):
+            raise ValueError(f"at_most_once must be True or False, not {self.at_most_once!r:.100}")
+        _check_choice("unique", self.unique, (None, *MODES))
+        _check_choice("on_duplicate", self.on_duplicate, ("skip", "raise"))
+        if self.unique_by is not None and self.unique is None:
+            raise ValueError("unique_by needs unique, such as unique='until_executed'")
+
+
+def declared(job: str, given: dict[str, Any]) -> Options:
+    """The options of a declaration. Raises DeclarationError."""
+    return _made(job, lambda: Options(**given), given)
+
+
+def changed(job: str, options: Options, given: dict[str, Any]) -> Options:
+    """Options of which some are changed. Raises DeclarationError."""
+    return _made(job, lambda: replace(options, **given), given)
+
+
+def _made(job: str, make: Callable[[], Options], given: dict[str, Any]) -> Options:
+    known = [option.name for option in fields(Options)]
+    for name in given:
+        if name not in known:
+            near = difflib.get_close_matches(name, known, 1)
+            hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(known)}"
+            raise DeclarationError(f"{job}: there is no option {name}; {hint}")
+    try:
+        return make()
+    except ValueError as error:
+        raise DeclarationError(f"{job}: {error}") from None
+
+
+def _check_choice(name: str, value: object, choices: Sequence[object]) -> None:
+    if value not in choices:
+        raise ValueError(
+            f"{name} must be one of {', '.join(map(repr, choices))}, not {value!r:.100}"
+        )

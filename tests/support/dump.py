@@ -1,0 +1,25 @@
+"""All keys of an installation, with what they hold."""
+
+from collections.abc import Callable
+from typing import Any
+
+import redis as redis_client
+
+Dump = dict[str, Any]
+
+
+def dump_of(redis: redis_client.Redis, namespace: str) -> Dump:
+    """All keys of a namespace with what they hold, without the namespace."""
+    readers: dict[bytes, Callable[[bytes], Any]] = {
+        b"string": redis.get,
+        b"list": lambda key: redis.lrange(key, 0, -1),
+        b"set": redis.smembers,
+        b"hash": redis.hgetall,
+        b"zset": lambda key: dict(redis.zrange(key, 0, -1, withscores=True)),
+        b"stream": lambda key: [fields for _, fields in redis.xrange(key)],
+    }
+    pattern = namespace.replace("{", "\\{").replace("}", "\\}") + ":*"
+    return {
+        key.decode().removeprefix(namespace + ":"): readers[redis.type(key)](key)
+        for key in redis.scan_iter(pattern, count=1000)
+    }
