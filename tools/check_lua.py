@@ -30,7 +30,17 @@ def main() -> int:
     with tempfile.TemporaryDirectory() as composed:
         for path in folder.glob("*.lua"):
             (Path(composed) / path.name).write_text(scripts.load(path.stem).source, "utf-8")
-        options = ["--std", "lua51", "--globals", "redis", "KEYS", "ARGV", "cjson", "cmsgpack", "-q"]
+        options = [
+            "--std",
+            "lua51",
+            "--globals",
+            "redis",
+            "KEYS",
+            "ARGV",
+            "cjson",
+            "cmsgpack",
+            "-q",
+        ]
         # 211, 221: a script may not need all that it includes.
         options += ["--ignore", "211", "221", "--max-line-length", "100"]
         found = subprocess.run([luacheck, composed, *options], check=False)

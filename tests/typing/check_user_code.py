@@ -19,12 +19,12 @@ async def fetch(url: str, tries: int = 1) -> bytes:
 
 
 assert_type(greet("ada"), str)
-assert_type(greet.enqueue("ada", loud=True), str)
-assert_type(greet.enqueue_in(300, "ada"), str)
-assert_type(greet.enqueue_in(timedelta(minutes=5), "ada", loud=True), str)
-assert_type(greet.enqueue_at(datetime.now(UTC), "ada"), str)
-assert_type(greet.enqueue_many([("ada",), ("bob",)]), list[str])
-assert_type(greet.using(queue="other").enqueue("ada"), str)
+assert_type(greet.enqueue("ada", loud=True), str | None)
+assert_type(greet.enqueue_in(300, "ada"), str | None)
+assert_type(greet.enqueue_in(timedelta(minutes=5), "ada", loud=True), str | None)
+assert_type(greet.enqueue_at(datetime.now(UTC), "ada"), str | None)
+assert_type(greet.enqueue_many([("ada",), ("bob",)]), list[str | None])
+assert_type(greet.using(queue="other").enqueue("ada"), str | None)
 assert_type(current_job(), CurrentJob)
 
 greet.enqueue(1)  # type: ignore[arg-type]
@@ -39,8 +39,8 @@ fetch.enqueue(b"x")  # type: ignore[arg-type]
 
 async def main() -> None:
     assert_type(await fetch("x"), bytes)
-    assert_type(await fetch.aenqueue("x", tries=2), str)
-    assert_type(await fetch.aenqueue_in(1.5, "x"), str)
+    assert_type(await fetch.aenqueue("x", tries=2), str | None)
+    assert_type(await fetch.aenqueue_in(1.5, "x"), str | None)
     await fetch.aenqueue(1)  # type: ignore[arg-type]
 
 
