@@ -153,7 +153,8 @@ class Client:
         }
         if draft.kwargs is not None:
             fields["kwargs"] = msgspec.Raw(draft.kwargs)
-        fields.update(draft.fields)
+        if draft.fields:
+            fields.update(draft.fields)
         if draft.at is not None:
             fields["at"] = draft.at
         elif draft.delay_s is not None:

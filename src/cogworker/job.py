@@ -119,6 +119,7 @@ class Job(Generic[P, R]):
         if chosen.unique is not None:
             self._fields["unique"] = chosen.unique
         self._lock = lock_of(chosen, self.codec, self.name)
+        self._raises = chosen.on_duplicate == "raise"
 
     def _draft(
         self,
@@ -131,11 +132,10 @@ class Job(Generic[P, R]):
         fields = self._fields
         if self._lock is not None:
             fields = {**fields, "lock": self._lock(args, kwargs, encoded)}
+        retries = self.policy.max_retries
         return Draft(
-            *(self.name, self.options.queue, self.policy.max_retries, encoded, named, fields),
-            at,
-            delay_s,
-            raises_duplicate=self.options.on_duplicate == "raise",
+            *(self.name, self.options.queue, retries, encoded, named, fields, at, delay_s),
+            self._raises,
         )
 
     def _drafts(self, calls: Iterable[tuple[Any, ...]]) -> Iterable[Callable[[], Draft]]:

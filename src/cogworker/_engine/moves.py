@@ -6,6 +6,7 @@ the worker's next ``turn``. ``promote`` brings scheduled and retrying jobs to th
 """
 
 from collections.abc import Iterable, Sequence
+from itertools import groupby
 from typing import NamedTuple
 
 from cogworker._engine import replies
@@ -14,7 +15,7 @@ from cogworker._engine.places import InFlight, Later, Place, Queue, Source, Trim
 from cogworker._engine.plan import KEEP, Move, Plan, merged, move
 from cogworker._engine.replies import Due, Held, Moved, Stale, Turned
 from cogworker._redis import scripts
-from cogworker._redis.command import Command
+from cogworker._redis.command import Command, Word
 from cogworker._redis.keys import Keys
 
 PRODUCER_RECORD_S = 900
@@ -187,13 +188,12 @@ class Moves:
         A producer's pushes in one lane have rising numbers. The same number with the same first
         job id is the same push, sent again: it adds nothing.
         """
-        moves = [_push(job) for job in jobs]
         plan = Plan(
             self.keys,
             (self.keys.queues, self.keys.producer(lane)),
             (number, first_jid, PRODUCER_RECORD_S),
         )
-        plan.moves(merged(moves))
+        plan.moves(_pushes(jobs))
         return Command("push", scripts.PUSH, plan.keys, plan.args, replies.read_pushed)
 
 
@@ -204,11 +204,26 @@ def in_order(back: Iterable[Move]) -> list[Move]:
     return merged(sorted(singles, key=lambda each: str(each.target)))
 
 
-def _push(job: NewJob) -> Move:
-    if job.at is None and job.delay_s is None:
-        return move(Place.NOWHERE, Queue(job.queue), (job.payload,), job.effects)
-    when = f"+{job.delay_s!r}" if job.at is None else repr(job.at)
-    return move(Place.NOWHERE, Later(job.queue), (job.payload, when), job.effects)
+def _pushes(jobs: Iterable[NewJob]) -> list[Move]:
+    """One move for neighbours that differ only in their payloads; it is made for each bulk."""
+    moves: list[Move] = []
+    for (queue, is_due, verbs), alike in groupby(jobs, _all_but_payload):
+        items: list[Word] = []
+        same = list(alike)
+        for job in same:
+            items.append(job.payload)
+            if not is_due:
+                items.append(f"+{job.delay_s!r}" if job.at is None else repr(job.at))
+            for effect in job.effects:
+                items += effect.own
+        target = Queue(queue) if is_due else Later(queue)
+        moves.append(Move(Place.NOWHERE, target, len(same), items, verbs))
+    return moves
+
+
+def _all_but_payload(job: NewJob) -> tuple[str, bool, tuple[Verb, ...]]:
+    verbs = tuple(effect.verb for effect in job.effects) if job.effects else ()
+    return job.queue, job.at is None and job.delay_s is None, verbs
 
 
 def _threshold(threshold_s: float | None) -> str:
