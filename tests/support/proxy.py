@@ -36,6 +36,8 @@ class Proxy:
         self._cut_after: dict[str, int] = {}
         self._gate = asyncio.Event()  # shut while connections stall
         self._links: dict[asyncio.Task[Any], asyncio.Event] = {}
+        self._writers: set[asyncio.StreamWriter] = set()
+        self._ends = False
         self._server: asyncio.Server | None = None
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
@@ -128,16 +130,26 @@ class Proxy:
             await asyncio.wait(self._links)
 
     async def _finish(self) -> None:
-        """Let everything that is left come to its end."""
-        left = asyncio.all_tasks() - {asyncio.current_task()}
-        for task in left:
-            task.cancel()
-        await asyncio.gather(*left, return_exceptions=True)
-        for _ in range(3):  # closed transports say so in a later round of the loop
+        """End everything that is left, also a connection that has only just come.
+
+        One that is closed waits until what it has to write is read, which may be never.
+        """
+        self._ends = True
+        while left := asyncio.all_tasks() - {asyncio.current_task()}:
+            for task in left:
+                task.cancel()
+            await asyncio.gather(*left, return_exceptions=True)
+        for writer in self._writers:
+            writer.transport.abort()
+        for _ in range(3):  # transports end in a later round of the loop
             await asyncio.sleep(0)
 
     def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Known at once: a task that is cancelled before its first step closes nothing itself."""
+        self._writers.add(writer)
+        if self._ends:
+            writer.transport.abort()
+            return
         task = self._loop.create_task(self._link(reader, writer, self._gate))
         self._links[task] = self._gate
 
@@ -155,6 +167,7 @@ class Proxy:
             await gate.wait()
             far_reader, far_writer = await self._connect()
             writers.append(far_writer)
+            self._writers.add(far_writer)
             ways = [
                 asyncio.create_task(self._pump(REQUESTS, reader, far_writer, gate)),
                 asyncio.create_task(self._pump(REPLIES, far_reader, writer, gate)),
