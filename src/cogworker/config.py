@@ -103,6 +103,12 @@ class Config:
         "How many dead jobs are kept; the oldest go first.")
     dead_max_age: float = _setting(180 * DAY, seconds(),
         "How long dead jobs are kept, in seconds.")
+    history: bool = _setting(False, kinds.FLAG,
+        "Whether each run is written to the run log; a job may say otherwise for itself.")
+    history_max_runs: int = _setting(50_000, whole(1, 1_000_000_000),
+        "How many runs the run log keeps, about, of those that succeeded and of the others.")
+    history_max_age: float = _setting(30 * DAY, seconds(),
+        "How long the run log keeps a run, in seconds.")
     redis_timeout: float = _setting(5.0, seconds(),
         "How long a call waits for a connection or an answer, in seconds.")
     redis_username: str | None = _setting(None, kinds.LINE,

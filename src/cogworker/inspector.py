@@ -11,6 +11,7 @@ from cogworker._redis.command import Command
 from cogworker._worker.facts import host_of
 from cogworker.app import Cogworker
 from cogworker.errors import CogworkerError, RedisError
+from cogworker.records import Records
 
 
 class Stats(NamedTuple):
@@ -45,16 +46,15 @@ class Beat(NamedTuple):
     age_s: float
 
 
-class Inspector:
-    """Looks at one installation and steers it.
+class Inspector(Records):
+    """Looks at one installation, its records (``Records``) included, and steers it.
 
     ``by`` says who steers; it is stored and logged. Every method raises RedisUnavailable and
     RedisRefused, and those that take the name of a queue CogworkerError when it can't be one.
     """
 
     def __init__(self, app: Cogworker) -> None:
-        self._run = app.client.runner.run
-        self._keys = app.client.keys
+        super().__init__(app)
 
     def stats(self) -> Stats:
         """Counters and sizes."""

@@ -118,6 +118,8 @@ class Job(Generic[P, R]):
             self._fields["at_most_once"] = True
         if chosen.unique is not None:
             self._fields["unique"] = chosen.unique
+        if chosen.history is not None:
+            self._fields["history"] = chosen.history
         self._lock = lock_of(chosen, self.codec, self.name)
         self._raises = chosen.on_duplicate == "raise"
 

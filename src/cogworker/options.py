@@ -27,6 +27,7 @@ class JobOptions(TypedDict, total=False):
     unique: Mode | None
     unique_by: UniqueBy | None
     on_duplicate: OnDuplicate
+    history: bool | None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -43,6 +44,8 @@ class Options:
     names of parameters, or a function that gets the arguments and answers with a JSON value.
     ``on_duplicate``: with ``skip`` enqueueing a duplicate answers None, with ``raise`` it raises
     DuplicateJob.
+
+    ``history``: whether the run log keeps its runs; None: as the setting of that name says.
     """
 
     queue: str = "default"
@@ -51,6 +54,7 @@ class Options:
     unique: Mode | None = None
     unique_by: UniqueBy | None = None
     on_duplicate: OnDuplicate = "skip"
+    history: bool | None = None
 
     def __post_init__(self) -> None:
         try:
@@ -62,6 +66,8 @@ class Options:
             raise ValueError(f"at_most_once must be True or False, not {self.at_most_once!r:.100}")
         _check_choice("unique", self.unique, (None, *MODES))
         _check_choice("on_duplicate", self.on_duplicate, ("skip", "raise"))
+        if not isinstance(self.history, bool | None):
+            raise ValueError(f"history must be True, False or None, not {self.history!r:.100}")
         if self.unique_by is not None and self.unique is None:
             raise ValueError("unique_by needs unique, such as unique='until_executed'")
 

@@ -35,6 +35,8 @@ class Envelope(msgspec.Struct, gc=False, frozen=True):
     unique: Any = None
     lock: Any = None
     lock_waits: Any = 0
+    history: Any = None
+    tags: Any = None
 
 
 NOT_A_JOB = Envelope(UNPARSEABLE, "")
@@ -116,6 +118,13 @@ def failures(job: Envelope) -> int:
     """How often a job has failed, whoever wrote its payload."""
     count = job.retry_count
     return count if type(count) is int and count > 0 else 0
+
+
+def tags(job: Envelope) -> tuple[str, ...]:
+    """A job's tags, whoever wrote its payload."""
+    if not isinstance(job.tags, list):
+        return ()
+    return tuple(tag for tag in job.tags if isinstance(tag, str))
 
 
 def label(envelope: Envelope) -> str:

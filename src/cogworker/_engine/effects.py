@@ -65,9 +65,12 @@ def append(key: str, entry: bytes, most: int, ttl_s: float) -> Effect:
     return Effect(Verb("append", None, (most, ceil(ttl_s)), 2, True), (key, entry))
 
 
-def log(key: str, entry: bytes, most: int, age_s: float) -> Effect:
-    """Add an entry to a stream, kept to about ``most`` entries no older than about ``age_s``."""
-    return Effect(Verb("log", key, (most, ceil(age_s)), 1), (entry,))
+def log(key: str, entries: bytes, most: int, age_s: float) -> Effect:
+    """Add to a stream, kept to about ``most`` entries no older than about ``age_s``.
+
+    ``entries`` is a JSON list with one for each job of the move, in their order.
+    """
+    return Effect(Verb("log", key, (most, ceil(age_s), entries)))
 
 
 def forget(key: str) -> Effect:

@@ -19,6 +19,8 @@ class Keys:
         "discarded",
         "failed",
         "intake",
+        "logged_failures",
+        "logged_successes",
         "lost_claims",
         "paused_queues",
         "pauses",
@@ -51,6 +53,11 @@ class Keys:
         self.failed = f"{namespace}:stats:failed"
         #: STRING: number of jobs that were dropped on purpose, by themselves or as too old.
         self.discarded = f"{namespace}:stats:discarded"
+        #: STREAM: runs that succeeded, see ``include/log.lua``; trimmed by count and age with each
+        #: entry, and expires when nothing was added for as long as runs are kept.
+        self.logged_successes = f"{namespace}:log:success"
+        #: STREAM: the same of runs that failed.
+        self.logged_failures = f"{namespace}:log:failed"
         #: STRING: number of settlements that came too late, because the job had been rescued.
         self.lost_claims = f"{namespace}:stats:lost_claims"
         #: ZSET: worker identities by last beat, epoch seconds on the server's clock. Written by

@@ -6,9 +6,9 @@ the server refused, because a key is damaged say, is *stuck* and tried again a s
 
 import logging
 from collections.abc import Callable, Iterable, Sequence
+from typing import cast
 
 from cogworker import clock, payload
-from cogworker._engine.effects import Verb
 from cogworker._engine.moves import in_order
 from cogworker._engine.places import InFlight, Place, Queue
 from cogworker._engine.plan import KEEP, Move, merged
@@ -62,19 +62,18 @@ class Settlements:
         self._pending += moves
 
     def finish(self, finished: Finished) -> None:
-        """The moves of finished runs: one for all successes, one each for the others."""
-        features = self._transitions.features
-        alike: dict[int, tuple[tuple[Verb, ...], list[bytes]]] = {}
+        """The moves of finished runs: one for successes that are alike, one each for the others."""
+        is_plain = self._transitions.features.is_plain
+        plain: list[Delivery] = []
         for delivery, move in finished.deliveries:
             if move is not None:
                 self._pending.append(move)
-            elif features.is_plain(delivery.envelope):
-                verbs = features.of_plain_success(delivery.envelope.class_, delivery.ran_s)
-                alike.setdefault(id(verbs), (verbs, []))[1].append(delivery.tag)
+            elif is_plain(delivery.envelope):
+                plain.append(delivery)
             else:
                 self._pending.append(self._done(delivery))
-        for verbs, tags in alike.values():
-            self._pending.append(self._transitions.done_alike(self._worker, tags, verbs))
+        if plain:
+            self._pending += self._transitions.done_alike(self._worker, plain)
 
     def give_back(self, deliveries: Iterable[Delivery]) -> None:
         """Deliveries that have not begun go back to their queues."""
@@ -100,7 +99,9 @@ class Settlements:
             moves += self._stuck
             self._stuck = []
         moves = self._in_order(moves)
-        self._sent = {tag: move for move in moves for tag in _tags(move)}
+        self._sent = {}
+        for move in moves:
+            self._sent |= dict.fromkeys(_tags(move), move)
         return merged(moves)
 
     def send_again(self) -> None:
@@ -160,7 +161,7 @@ def _log_lost(tag: bytes, delivery: Delivery | None) -> None:
 
 def _tags(move: Move) -> Sequence[bytes]:
     """The deliveries that a move settles."""
-    return [item for item in move.items[:: move.width] if isinstance(item, bytes)]
+    return cast("Sequence[bytes]", move.items[:: move.width])
 
 
 def _only(move: Move, tag: bytes) -> Move:

@@ -4,16 +4,42 @@ A feature is told what happens to a job (``event``) and answers with effects (``
 It never talks to Redis itself, and features do not know one another. ``Features`` asks them all.
 """
 
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple, Protocol
+
+from cogworker import clock
 from cogworker._engine.effects import Effect, Verb
 from cogworker._redis.keys import Keys
 from cogworker.config import Config
 from cogworker.features.attempts import Attempts
 from cogworker.features.event import Event, Feature, Kind, Run
-from cogworker.features.stats import Stats
+from cogworker.features.history import Entry, History, entry_of
+from cogworker.features.stats import Stats, bucket_of
 from cogworker.features.unique import Unique
 from cogworker.payload import Envelope
 
-__all__ = ["Event", "Features", "Kind", "Run"]
+__all__ = ["Alike", "Event", "Features", "Kind", "Run", "Success"]
+
+
+class Success(Protocol):
+    """A delivery whose run succeeded; ``started_at`` is by the monotonic clock."""
+
+    tag: bytes
+    envelope: Envelope
+    started_at: float
+    ran_s: float
+
+    @property
+    def queue(self) -> str:
+        """The queue that it was taken from."""
+        ...
+
+
+class Alike(NamedTuple):
+    """Deliveries that succeeded, and what changes with them."""
+
+    verbs: Sequence[Verb]
+    tags: Sequence[bytes]
 
 
 class Features:
@@ -22,17 +48,44 @@ class Features:
     def __init__(self, keys: Keys, config: Config) -> None:
         self.stats = Stats(keys)
         self.unique = Unique(keys, config.unique_lock_ttl)
-        self._all: tuple[Feature, ...] = (self.unique, self.stats, Attempts(keys))
+        self.history = History(
+            keys,
+            always=config.history,
+            most=config.history_max_runs,
+            age_s=config.history_max_age,
+        )
+        self._all: tuple[Feature, ...] = (self.unique, self.stats, Attempts(keys), self.history)
 
     def effects(self, event: Event) -> list[Effect]:
         """What must change with an event; the conditions come first."""
         return [effect for feature in self._all for effect in feature.effects(event)]
 
-    def of_plain_success(self, name: str, ran_s: float) -> tuple[Verb, ...]:
-        """What changes with a run of a job that asks for no feature, and differs in no two."""
-        return self.stats.of_success(name, ran_s)
+    def of_plain_successes(self, successes: Iterable[Success]) -> list[Alike]:
+        """What changes with runs of plain jobs, in as few groups as can be: it is the hot path."""
+        history, always = self.history, self.history.always
+        past = clock.wall() - clock.monotonic()
+        groups: dict[tuple[str, int, bool], tuple[list[bytes], list[Entry]]] = {}
+        for each in successes:
+            job, ran_s = each.envelope, each.ran_s
+            logged = always if job.history is None else history.wants(job)
+            key = job.class_, bucket_of(ran_s), logged
+            group = groups.get(key)
+            if group is None:
+                group = groups[key] = [], []
+            group[0].append(each.tag)
+            if logged:
+                group[1].append(entry_of(job, each.queue, past + each.started_at, ran_s))
+        alike: list[Alike] = []
+        for (name, bucket, logged), (tags, entries) in groups.items():
+            verbs, start = self.stats.of_success(name, bucket), 0
+            if not logged:
+                alike.append(Alike(verbs, tags))
+            for number, verb in history.of_successes(entries) if logged else ():
+                alike.append(Alike((*verbs, verb), tags[start : start + number]))
+                start += number
+        return alike
 
     @staticmethod
     def is_plain(job: Envelope) -> bool:
-        """Whether a job's own payload asks for no feature."""
+        """Whether a success of a job can be settled together with others: see above."""
         return job.unique is None

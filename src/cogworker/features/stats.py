@@ -7,6 +7,7 @@ and each class's histogram of run times; a hash for each day with its totals.
 import time
 from bisect import bisect_left
 from collections.abc import Iterable
+from functools import partial
 
 from cogworker import clock
 from cogworker._engine.effects import Effect, Verb, count, tally
@@ -32,42 +33,46 @@ class Stats:
         self._failed = count(keys.failed)
         self._discarded = count(keys.discarded)
         self._minute = -1
-        self._of_success: dict[tuple[str, str], tuple[Verb, ...]] = {}
+        self._of_success: dict[tuple[str, int], tuple[Verb, ...]] = {}
 
     def effects(self, event: Event) -> Iterable[Effect]:
         """Count runs by their outcome, and jobs that were discarded."""
         kind, run = event.kind, event.run
         if kind is Kind.DONE and run is not None:
-            return [Effect(verb) for verb in self.of_success(event.job.class_, run.ran_s)]
+            return map(Effect, self.of_success(event.job.class_, bucket_of(run.ran_s)))
         effects: list[Effect] = []
         if kind is Kind.DISCARDED:
             effects.append(self._discarded)
         if kind is Kind.DEAD or (run is not None and run.error is not None):
-            ran_s = None if run is None else run.ran_s
-            effects += [self._failed, *self._tallies("failed", event.job.class_, ran_s)]
+            bucket = None if run is None else bucket_of(run.ran_s)
+            effects.append(self._failed)
+            effects += self._tallies(clock.wall(), "failed", event.job.class_, bucket)
         return effects
 
-    def of_success(self, name: str, ran_s: float) -> tuple[Verb, ...]:
+    def of_success(self, name: str, bucket: int) -> tuple[Verb, ...]:
         """What a success of a class changes; the same until the minute is over."""
-        minute = int(clock.wall()) // 60
+        now = clock.wall()
+        minute = int(now) // 60
         if minute != self._minute:
             self._minute = minute
             self._of_success = {}
-        bucket = BUCKETS[bisect_left(BOUNDS_S, ran_s)]
         verbs = self._of_success.get((name, bucket))
         if verbs is None:
-            effects = (self._processed, *self._tallies("processed", name, ran_s))
+            effects = (self._processed, *self._tallies(now, "processed", name, bucket))
             verbs = self._of_success[name, bucket] = tuple(effect.verb for effect in effects)
         return verbs
 
-    def _tallies(self, outcome: str, name: str, ran_s: float | None) -> Iterable[Effect]:
-        now = clock.wall()
+    def _tallies(self, now: float, outcome: str, name: str, bucket: int | None) -> Iterable[Effect]:
         day = time.strftime("%Y-%m-%d", time.gmtime(now))
         fields = {outcome: 1, minute_field(now, outcome): 1, class_field(outcome, name): 1}
-        if ran_s is not None:
-            fields[class_field(BUCKETS[bisect_left(BOUNDS_S, ran_s)], name)] = 1
+        if bucket is not None:
+            fields[class_field(BUCKETS[bucket], name)] = 1
         yield tally(self._keys.throughput(int(now) // 3600), fields, HOURS_KEPT_S)
         yield tally(self._keys.runs_of_day(day), {outcome: 1}, DAYS_KEPT_S)
+
+
+bucket_of = partial(bisect_left, BOUNDS_S)
+"""Which of the histogram's buckets a run of so many seconds is in."""
 
 
 def minute_field(at: float, outcome: str) -> str:

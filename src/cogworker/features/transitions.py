@@ -3,13 +3,13 @@
 Whoever decides what becomes of a job (client, performer, rescuer, poller, inspector) says it here.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
-from cogworker._engine.effects import Effects, Verb
+from cogworker._engine.effects import Effects
 from cogworker._engine.moves import Moves, NewJob, Waiting
 from cogworker._engine.places import InFlight, Source
 from cogworker._engine.plan import Move
-from cogworker.features import Features
+from cogworker.features import Features, Success
 from cogworker.features.event import Event, Kind, Run
 from cogworker.payload import NOT_A_JOB, Envelope
 
@@ -44,9 +44,10 @@ class Transitions:
         """A run succeeded."""
         return self.moves.drop(worker, tag, self._effects(Kind.DONE, job, queue, run=run))
 
-    def done_alike(self, worker: InFlight, tags: Sequence[bytes], verbs: Sequence[Verb]) -> Move:
-        """Runs succeeded, of which nothing is to be told but ``verbs``: see ``Features``."""
-        return self.moves.done(worker, tags, verbs)
+    def done_alike(self, worker: InFlight, successes: Iterable[Success]) -> list[Move]:
+        """Runs of plain jobs succeeded: one move for those that differ only in themselves."""
+        alike = self.features.of_plain_successes(successes)
+        return [self.moves.done(worker, tags, verbs) for verbs, tags in alike]
 
     def retry(
         self,

@@ -1,13 +1,15 @@
 -- @include effects
+-- @include log
 -- The verbs that keep books.
 --   verb     shared                                 own             does
 --   count    <key> <amount>                                         adds to a counter
 --   tally    <key> <ttl> <n> <field> <amount> …                     adds to fields of a hash
 --   record   <ttl> <n> drop … <n> field …           <key> <value> … writes a hash
 --   append   <most> <ttl>                           <key> <entry>   adds to a list's end
---   log      <key> <most> <age>                     <entry>         adds to a stream
+--   log      <key> <most> <age> <entries>                           adds to a stream, see log.lua
 --   forget                                          <key>           deletes
--- Times are in seconds. Counts and tallies are summed over the whole call and written at its end.
+-- Times are in seconds. Counts, tallies and logs are summed over the whole call, and written at its
+-- end.
 local counts, tallies = {}, {}
 local function add(sums, name, amount)
   sums[name] = (sums[name] or 0) + amount
@@ -58,17 +60,6 @@ verbs.append = {
   end,
 }
 
-verbs.log = {
-  shared = function() return {key(), number(), number()} end,
-  own = text,
-  apply = function(shared, entry)
-    try('XADD', shared[1], 'MAXLEN', '~', shared[2], '*', 'run', entry)
-  end,
-  total = function(shared)
-    try('XTRIM', shared[1], 'MINID', '~', string.format('%.0f', (now - shared[3]) * 1000))
-  end,
-}
-
 verbs.forget = {own = key, apply = function(_, name) try('DEL', name) end}
 
 local function write_sums()
@@ -77,4 +68,5 @@ local function write_sums()
     for field, amount in pairs(tally.sums) do try('HINCRBY', name, field, amount) end
     try('EXPIRE', name, tally.ttl)
   end
+  write_logs()
 end

@@ -6,7 +6,8 @@
 --   check(shared, own)   a condition: carries it out, or answers why the job must not be moved; the
 --                        second answer takes back what it has carried out
 --   apply(shared, own)   once for each job that is moved
---   total(shared, jobs)  once for the jobs of a group that were moved
+--   total(shared, jobs, others)  once for the jobs of a group that were moved; `others` are the
+--                        places in the group of those that were not
 -- Effects never hold a job hostage: one that fails is noted in `problems`, and the move stands.
 local verbs, problems = {}, {}
 
@@ -68,8 +69,8 @@ local function apply(effects, own)
   end
 end
 
-local function total(effects, jobs)
+local function total(effects, jobs, others)
   for _, effect in ipairs(effects) do
-    if effect.verb.total then effect.verb.total(effect.shared, jobs) end
+    if effect.verb.total then effect.verb.total(effect.shared, jobs, others) end
   end
 end

@@ -14,12 +14,16 @@ local function move_group()
   local from = source ~= 'none' and key()
   local target = read_target()
   local effects = read_effects()
-  local moved = 0
-  for _ = 1, number() do
-    if move_item(source, from, target, effects) then moved = moved + 1 end
+  local moved, others = 0, {}
+  for i = 1, number() do
+    if move_item(source, from, target, effects) then
+      moved = moved + 1
+    else
+      others[#others + 1] = i
+    end
   end
   if moved == 0 then return end
-  total(effects, moved)
+  total(effects, moved, others)
   if target.queued then
     try('SADD', KEYS[1], target.name)
     note(target.wake, wake(target.wake, target.queued))

@@ -1,0 +1,118 @@
+"""The run log: every run that has ended, of jobs that ask for it or of all.
+
+Two streams, of the runs that succeeded and of those that failed, so that a day of successes does
+not push the failures out. They are kept to a number and an age with each write, about; who reads
+leaves out what is too old.
+"""
+
+from collections.abc import Iterable, Sequence
+from functools import partial
+from itertools import accumulate
+from typing import Any, Literal
+
+import msgspec
+from msgspec import UNSET, Raw, UnsetType
+
+from cogworker._engine.effects import Effect, Verb, log
+from cogworker._redis.keys import Keys
+from cogworker.features.event import Event, Kind
+from cogworker.payload import NO_KWARGS, Envelope, encode, failures, tags
+
+Status = Literal["success", "failed"]
+
+MOST_ARGS_BYTES = 10_000
+"""Larger arguments are not kept, but for the beginning of them."""
+MOST_EXCERPT_CHARACTERS = 1_000
+MOST_TAGS = 20
+MOST_TAG_CHARACTERS = 100
+MOST_BACKTRACE_CHARACTERS = 20_000
+"""Of a stack trace its end is kept: 50,000 failures are to fit into memory."""
+MOST_BYTES = 100_000
+"""Successes that come together are told of in portions, since who reads reads whole ones."""
+
+_OUTCOMES = {
+    Kind.DONE: "done",
+    Kind.RESCHEDULED: "rescheduled",
+    Kind.RETRYING: "retrying",
+    Kind.DEAD: "dead",
+    Kind.DISCARDED: "discarded",
+}
+
+
+class Entry(msgspec.Struct, gc=False):
+    """A run as it lies in the log. Times are in epoch seconds, by the worker's clock."""
+
+    jid: str
+    class_: str = msgspec.field(name="class")
+    queue: str
+    args: Raw | UnsetType
+    attempt: int
+    started_at: float
+    finished_at: float
+    status: Status = "success"
+    outcome: str = "done"
+    kwargs: Raw | UnsetType = UNSET
+    tags: list[str] | UnsetType = UNSET
+    excerpt: str | UnsetType = UNSET
+    error_class: str | UnsetType = UNSET
+    error_message: str | UnsetType = UNSET
+    backtrace: list[str] | UnsetType = UNSET
+
+
+class History:
+    """Logs runs: those of all jobs if ``always``, but for what a job says for itself."""
+
+    def __init__(self, keys: Keys, *, always: bool, most: int, age_s: float) -> None:
+        self.always = always
+        self._success = partial(log, keys.logged_successes, most=most, age_s=age_s)
+        self._failure = partial(log, keys.logged_failures, most=most, age_s=age_s)
+
+    def wants(self, job: Envelope) -> bool:
+        """Whether a job's runs are logged."""
+        return job.history if type(job.history) is bool else self.always
+
+    def effects(self, event: Event) -> Iterable[Effect]:
+        """Log a run that has ended."""
+        job, run, outcome = event.job, event.run, _OUTCOMES.get(event.kind)
+        if run is None or outcome is None or not self.wants(job):
+            return ()
+        entry = entry_of(job, event.queue, run.started_at, run.ran_s)
+        entry.outcome = outcome
+        if run.error is None:
+            return (self._success(encode([entry])),)
+        entry.status = "failed"
+        _add_error(entry, run.error)
+        return (self._failure(encode([entry])),)
+
+    def of_successes(self, entries: Sequence[Entry]) -> Iterable[tuple[int, Verb]]:
+        """What has successes logged: how many of them the first verb logs, and so on."""
+        encoded = encode(entries)
+        if len(encoded) <= MOST_BYTES or len(entries) == 1:
+            return ((len(entries), self._success(encoded).verb),)
+        half = len(entries) // 2
+        return (*self.of_successes(entries[:half]), *self.of_successes(entries[half:]))
+
+
+def entry_of(job: Envelope, queue: str, started_at: float, ran_s: float) -> Entry:
+    """A run that succeeded."""
+    entry = Entry(
+        *(job.jid, job.class_, queue, job.args, failures(job) + 1, started_at, started_at + ran_s)
+    )
+    if job.kwargs is not NO_KWARGS:
+        entry.kwargs = job.kwargs
+    if job.tags:
+        entry.tags = [tag[:MOST_TAG_CHARACTERS] for tag in tags(job)[:MOST_TAGS]]
+    if len(job.args) + len(job.kwargs) > MOST_ARGS_BYTES:
+        text = bytes(job.args) if job.kwargs is NO_KWARGS else bytes(job.args) + bytes(job.kwargs)
+        entry.excerpt = text.decode("utf-8", "replace")[:MOST_EXCERPT_CHARACTERS]
+        entry.args = entry.kwargs = UNSET
+    return entry
+
+
+def _add_error(entry: Entry, error: dict[str, Any]) -> None:
+    entry.error_class = error["error_class"]
+    entry.error_message = error["error_message"]
+    lines: list[str] = error["error_backtrace"]
+    sizes = accumulate(len(line) for line in reversed(lines))
+    kept = sum(size <= MOST_BACKTRACE_CHARACTERS for size in sizes)
+    entry.backtrace = lines[len(lines) - kept :]
