@@ -77,7 +77,7 @@ class History:
         if run is None or outcome is None or not self.wants(job):
             return ()
         entry = entry_of(job, event.queue, run.started_at, run.ran_s)
-        entry.outcome = outcome
+        entry.attempt, entry.outcome = run.attempt, outcome
         if run.error is None:
             return (self._success(encode([entry])),)
         entry.status = "failed"
