@@ -14,13 +14,19 @@ from cogworker._kinds import Refusal, check_queue_name
 from cogworker.client import Client, Prepared
 from cogworker.config import Config
 from cogworker.errors import DeclarationError, EnqueueError
+from cogworker.hooks import DeathHook, ErrorHook, Hook, declared
 from cogworker.job import Job, declare
+from cogworker.middleware import Middleware
 from cogworker.options import JobOptions
+from cogworker.outgoing import outgoing, payload_fields, send_through
 from cogworker.payload import new_jid
 from cogworker.worker import Worker
 
 P = ParamSpec("P")
 R = TypeVar("R")
+HookT = TypeVar("HookT", bound=Hook)
+DeathHookT = TypeVar("DeathHookT", bound=DeathHook)
+ErrorHookT = TypeVar("ErrorHookT", bound=ErrorHook)
 
 
 class Cogworker:
@@ -35,6 +41,34 @@ class Cogworker:
         self._settings = settings
         self.jobs: dict[str, Job[..., Any]] = {}
         self.client = Client(configuration.load(file=config_file, arguments=settings))
+
+    @property
+    def middleware(self) -> Middleware:
+        """The chains of client and server middlewares."""
+        return self.client.middleware
+
+    # Hooks, as decorators: called by each worker, plain functions in a thread of their own, async
+    # ones on the event loop of its async jobs. Each raises DeclarationError.
+
+    def on_startup(self, hook: HookT) -> HookT:
+        """Have a worker call this before it takes jobs; one that raises keeps it from starting."""
+        return declared(self.client.hooks.startup, hook, 0)
+
+    def on_quiet(self, hook: HookT) -> HookT:
+        """Have a worker call this when it takes no more jobs: it is quiet, or begins to stop."""
+        return declared(self.client.hooks.quiet, hook, 0)
+
+    def on_shutdown(self, hook: HookT) -> HookT:
+        """Have a worker call this at its end, when no job runs any more."""
+        return declared(self.client.hooks.shutdown, hook, 0)
+
+    def on_death(self, hook: DeathHookT) -> DeathHookT:
+        """Have a worker call this, with payload and error, when it has put a job in dead."""
+        return declared(self.client.hooks.death, hook, 2)
+
+    def on_error(self, hook: ErrorHookT) -> ErrorHookT:
+        """Have a worker call this for each failed run: error, run, and whether it is retried."""
+        return declared(self.client.hooks.error, hook, 3)
 
     @property
     def config(self) -> Config:
@@ -76,7 +110,7 @@ class Cogworker:
         whoever pushes one without ``enqueue`` has to say them there. Raises DeclarationError.
         """
 
-        def declared(function: Callable[..., Any]) -> Job[..., Any]:
+        def declare_as_job(function: Callable[..., Any]) -> Job[..., Any]:
             _check_function(function)
             if name is not None and (not isinstance(name, str) or not name.isprintable()):
                 raise DeclarationError(f"a job's name is printable text, not {name!r:.100}")
@@ -84,14 +118,15 @@ class Cogworker:
             self._register(job)
             return job
 
-        return declared if function is None else declared(function)
+        return declare_as_job if function is None else declare_as_job(function)
 
     def push(self, payload: Mapping[str, Any]) -> str | None:
         """Push a payload as it is, for example for a worker written in another language.
 
         ``class`` is required; ``args``, ``jid``, ``queue``, ``retry`` and ``created_at`` are
         filled in; with ``at`` (epoch seconds) it is scheduled; other keys are kept. Answers with
-        the job's id, or None when it is ``unique`` and there already. Raises EnqueueError.
+        the job's id, or None when it is ``unique`` and there already, or stopped by a client
+        middleware. Raises EnqueueError.
         """
         return self.client.push(self._prepare(payload))
 
@@ -116,7 +151,7 @@ class Cogworker:
         """Close the connections of the running event loop's calls."""
         await self.client.aclose()
 
-    def _prepare(self, payload: Mapping[str, Any]) -> Prepared:
+    def _prepare(self, payload: Mapping[str, Any]) -> Prepared | None:
         if not isinstance(payload, Mapping):
             raise EnqueueError(f"a payload is a mapping, not {payload!r:.100}")
         name = payload.get("class")
@@ -132,19 +167,34 @@ class Cogworker:
             "created_at": now,
             **payload,
         }
-        at = fields.get("at")
         _check_fields(name, fields)
+        delay_s = None
+        if self.middleware.client.entries:
+            fields, delay_s = self._through_middleware(fields)
+            if not fields:
+                return None
+        at = fields.get("at")
         try:
             check_queue_name(fields["queue"])
         except Refusal as refusal:
             raise EnqueueError(f"{name}: {refusal}") from None
-        if at is None:
+        if delay_s is not None:
+            fields["at"] = now + delay_s
+        elif at is None:
             fields.setdefault("enqueued_at", now)
         encoded: dict[str, Any] = {
             key: msgspec.Raw(codec.encode_json(value, key, name)) for key, value in fields.items()
         }
         encoded |= {"class": name, "jid": fields["jid"], "queue": fields["queue"]}
-        return self.client.seal(encoded, None if at is None else float(at), None)
+        return self.client.seal(encoded, None if at is None else float(at), delay_s)
+
+    def _through_middleware(self, fields: dict[str, Any]) -> tuple[dict[str, Any], float | None]:
+        """A payload as client middlewares have changed it, none when stopped; and its delay."""
+        declared_here = self.jobs.get(fields["class"])
+        skipped = declared_here.options.skip_middleware if declared_here else ()
+        entries = self.middleware.client.without(skipped)
+        job = send_through(entries, outgoing(fields))
+        return ({}, None) if job is None else (payload_fields(job, fields), job.delay_s)
 
     def _register(self, job: Job[..., Any]) -> None:
         known = self.jobs.get(job.name)

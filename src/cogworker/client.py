@@ -34,6 +34,8 @@ from cogworker.errors import (
 )
 from cogworker.features import Features
 from cogworker.features.transitions import Transitions
+from cogworker.hooks import Hooks
+from cogworker.middleware import Middleware
 from cogworker.payload import encode, new_jid, parse
 
 MOST_JOBS_A_CALL = 1000
@@ -86,9 +88,14 @@ class Lane:
 
 
 class Client:
-    """Pushes jobs, from any thread and any event loop."""
+    """Pushes jobs, from any thread and any event loop.
+
+    ``middleware`` and ``hooks`` are the application's, for whoever works for it.
+    """
 
     def __init__(self, config: Config) -> None:
+        self.middleware = Middleware()
+        self.hooks = Hooks()
         self._lanes: deque[Lane] = deque()
         self.use(config)
         _clients.add(self)
@@ -105,25 +112,23 @@ class Client:
         self.runner = Runner(connector)
         self.async_runner = AsyncRunner(connector)
 
-    def enqueue(self, draft: Draft) -> str | None:
-        """Push one job; answers with its id."""
-        prepared = self.prepare(draft)
-        return self.push(prepared)
+    def enqueue(self, draft: Draft | None) -> str | None:
+        """Push one job; answers with its id, or None for a duplicate and for no job."""
+        return self.push(None if draft is None else self.prepare(draft))
 
-    async def aenqueue(self, draft: Draft) -> str | None:
-        """Push one job; answers with its id."""
-        prepared = self.prepare(draft)
-        return await self.apush(prepared)
+    async def aenqueue(self, draft: Draft | None) -> str | None:
+        """Push one job; answers with its id, or None for a duplicate and for no job."""
+        return await self.apush(None if draft is None else self.prepare(draft))
 
-    def push(self, prepared: Prepared) -> str | None:
-        """Push one prepared job; answers with its id, or None for a duplicate."""
-        return self._answer(prepared, self._send((prepared,)))
+    def push(self, prepared: Prepared | None) -> str | None:
+        """Push one prepared job; answers with its id, or None for a duplicate and for no job."""
+        return None if prepared is None else self._answer(prepared, self._send((prepared,)))
 
-    async def apush(self, prepared: Prepared) -> str | None:
-        """Push one prepared job; answers with its id, or None for a duplicate."""
-        return self._answer(prepared, await self._asend((prepared,)))
+    async def apush(self, prepared: Prepared | None) -> str | None:
+        """Push one prepared job; answers with its id, or None for a duplicate and for no job."""
+        return None if prepared is None else self._answer(prepared, await self._asend((prepared,)))
 
-    def enqueue_many(self, drafts: Iterable[Callable[[], Draft]]) -> list[str | None]:
+    def enqueue_many(self, drafts: Iterable[Callable[[], Draft | None]]) -> list[str | None]:
         """Push jobs, a thousand at most in one call. Raises BulkRefused after the last one."""
         bulk = _Bulk(self, drafts)
         for jobs in bulk.chunks():
@@ -131,7 +136,7 @@ class Client:
                 bulk.note(self._send(jobs))
         return bulk.answer()
 
-    async def aenqueue_many(self, drafts: Iterable[Callable[[], Draft]]) -> list[str | None]:
+    async def aenqueue_many(self, drafts: Iterable[Callable[[], Draft | None]]) -> list[str | None]:
         """Push jobs, a thousand at most in one call. Raises BulkRefused after the last one."""
         bulk = _Bulk(self, drafts)
         for jobs in bulk.chunks():
@@ -226,7 +231,7 @@ class Client:
 class _Bulk:
     """The running account of one ``enqueue_many``."""
 
-    def __init__(self, client: Client, drafts: Iterable[Callable[[], Draft]]) -> None:
+    def __init__(self, client: Client, drafts: Iterable[Callable[[], Draft | None]]) -> None:
         self._client = client
         self._drafts = drafts
         self._jids: list[str | None] = []
@@ -236,11 +241,14 @@ class _Bulk:
     def chunks(self) -> Iterator[list[Prepared]]:
         """Prepared jobs, in portions that one call can carry."""
         size = 0
-        for index, draft in enumerate(self._drafts):
+        for index, make in enumerate(self._drafts):
             try:
-                prepared = self._client.prepare(draft())
+                draft = make()
+                prepared = None if draft is None else self._client.prepare(draft)
             except EnqueueError as error:
                 self._refused[index] = error
+                prepared = None
+            if prepared is None:
                 self._jids.append(None)
                 continue
             self._jids.append(prepared.jid)

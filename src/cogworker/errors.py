@@ -19,14 +19,22 @@
     │   ├── RedisUnavailable       no connection, no answer, or "not now" (loading, read-only …)
     │   └── RedisRefused           the server said no (out of memory, wrong type, no permission …)
     ├── NoCurrentJob               ``current_job()`` outside of a job
+    ├── StartupFailed              an ``on_startup`` hook failed, so the worker did not start
     └── EmbeddedServerError        the private development server did not start
 
     JobInterrupted                 a BaseException, raised *into* a job at a hard stop
+    JobControl                     a BaseException, raised *by* a job that decides its own fate
+    ├── Retry                      it failed, and runs again after a delay of its own
+    ├── Discard                    it is over, though it has not succeeded
+    └── Reschedule                 it runs again later, though it has not failed
 
 Messages say what to do, where there is something; the facts in them are attributes too.
 """
 
+import math
 from collections.abc import Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any
 
 
 class CogworkerError(Exception):
@@ -188,6 +196,17 @@ class NoCurrentJob(CogworkerError):
         super().__init__("no job runs here; call current_job() from a job's own thread or task")
 
 
+class StartupFailed(CogworkerError):
+    """An ``on_startup`` hook raised something, so the worker did not take a job.
+
+    ``hook`` is the hook's name; what it raised is the cause.
+    """
+
+    def __init__(self, hook: str, problem: str) -> None:
+        self.hook = hook
+        super().__init__(f"the startup hook {hook} failed, the worker does not start: {problem}")
+
+
 class EmbeddedServerError(CogworkerError):
     """The private development server could not be found or started."""
 
@@ -198,3 +217,68 @@ class JobInterrupted(BaseException):
     It is a BaseException so that ``except Exception`` in a job does not swallow it. The job
     is given back to its queue and will run again.
     """
+
+
+class JobControl(BaseException):
+    """Raised by a job, or by a middleware around it, to say what becomes of the job.
+
+    It is a BaseException so that ``except Exception`` in a job does not make a success of it: a job
+    that was to run again would be gone. ``finally`` and ``with`` blocks see it as they see any.
+    """
+
+
+class Retry(JobControl):
+    """The job failed and runs again after ``in_``, in seconds or as a timedelta.
+
+    It uses one of the job's retries; when none is left, the job is dead. Without ``in_`` the delay
+    is that of the job's policy. ``reason`` is kept as the error's message; without one, and raised
+    ``from`` another error, that one is kept. Raises ValueError for what is no delay.
+    """
+
+    def __init__(self, *, in_: float | timedelta | None = None, reason: str | None = None) -> None:
+        self.delay_s = None if in_ is None else _delay_s("Retry(in_=…)", in_)
+        self.reason = reason
+        super().__init__(reason or "the job asked to run again")
+
+
+class Discard(JobControl):
+    """The job is over: it neither succeeded nor failed, and is counted as discarded.
+
+    ``reason`` is logged.
+    """
+
+    def __init__(self, reason: str) -> None:
+        self.reason = reason
+        super().__init__(reason)
+
+
+class Reschedule(JobControl):
+    """The job runs again at a time, an aware datetime, or after a delay; it did not fail.
+
+    It goes to the schedule and uses no retry: nothing limits how often a job does so. Raises
+    ValueError unless one of the two is given, and for what is no time or delay.
+    """
+
+    def __init__(self, *, at: datetime | None = None, in_: float | timedelta | None = None) -> None:
+        if (at is None) == (in_ is None):
+            raise ValueError("Reschedule takes either at=… or in_=…")
+        self.delay_s = None if in_ is None else _delay_s("Reschedule(in_=…)", in_)
+        self.at = None if at is None else _epoch("Reschedule(at=…)", at)
+        super().__init__("the job asked to run later")
+
+
+def _delay_s(where: str, delay: Any) -> float:
+    """A delay in seconds; one that is past is none."""
+    seconds = delay.total_seconds() if isinstance(delay, timedelta) else delay
+    try:
+        if not isinstance(seconds, bool) and math.isfinite(seconds):
+            return max(0.0, float(seconds))
+    except (TypeError, OverflowError):
+        pass
+    raise ValueError(f"{where} takes seconds or a timedelta, not {delay!r:.100}")
+
+
+def _epoch(where: str, when: Any) -> float:
+    if isinstance(when, datetime) and when.tzinfo is not None:
+        return when.timestamp()
+    raise ValueError(f"{where} takes a datetime with a time zone, not {when!r:.100}")

@@ -10,7 +10,10 @@ from cogworker import clock, options
 from cogworker.client import Client, Draft
 from cogworker.codec import ArgumentCodec
 from cogworker.errors import EnqueueError, NoCurrentJob
+from cogworker.middleware import OutgoingJob
 from cogworker.options import JobOptions, Options
+from cogworker.outgoing import encoded_fields, send_through
+from cogworker.payload import new_jid
 from cogworker.retry import policy_of
 from cogworker.uniqueness import lock_of
 
@@ -22,10 +25,10 @@ class Job(Generic[P, R]):
     """A declared job. Calling it is an ordinary call; ``enqueue`` has a worker call it.
 
     Each enqueueing method answers with the job's id (24 hex digits), or None for a unique job that
-    is there already. It raises InvalidArguments or PayloadTooLarge when the job is refused,
-    DuplicateJob instead of None when the job is declared so, RedisUnavailable when the server does
-    not answer, RedisRefused when it says no. The methods that begin with ``a`` are for ``async``
-    code.
+    is there already, or that a client middleware has stopped. It raises InvalidArguments or
+    PayloadTooLarge when the job is refused, DuplicateJob instead of None when the job is declared
+    so, RedisUnavailable when the server does not answer, RedisRefused when it says no. The methods
+    that begin with ``a`` are for ``async`` code.
     """
 
     def __init__(
@@ -40,6 +43,7 @@ class Job(Generic[P, R]):
         self.name = name
         self.codec = ArgumentCodec(function, name)
         self.is_async = inspect.iscoroutinefunction(function)
+        self._chain = client.middleware.client
         self._take(options)
         self.__doc__ = function.__doc__
         self.__name__ = getattr(function, "__name__", name)
@@ -129,7 +133,11 @@ class Job(Generic[P, R]):
         kwargs: dict[str, Any],
         at: float | None = None,
         delay_s: float | None = None,
-    ) -> Draft:
+        is_through: bool = False,
+    ) -> Draft | None:
+        """The call as a draft, after the client middlewares; None when one has stopped it."""
+        if self._chain.entries and not is_through:
+            return self._draft_through_middleware(args, kwargs, at, delay_s)
         encoded, named = self.codec.encode(args, kwargs)
         fields = self._fields
         if self._lock is not None:
@@ -139,6 +147,38 @@ class Job(Generic[P, R]):
             *(self.name, self.options.queue, retries, encoded, named, fields, at, delay_s),
             self._raises,
         )
+
+    def _draft_through_middleware(
+        self,
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+        at: float | None,
+        delay_s: float | None,
+    ) -> Draft | None:
+        entries = self._chain.without(self.options.skip_middleware)
+        asked = OutgoingJob(
+            jid=new_jid(),
+            name=self.name,
+            queue=self.options.queue,
+            retry=self.policy.max_retries,
+            args=args,
+            kwargs=kwargs,
+            at=at,
+            delay_s=delay_s,
+            fields=self._fields,
+        )
+        job = send_through(entries, asked)
+        if job is None:
+            return None
+        chosen = self if job.queue == self.options.queue else self.using(queue=job.queue)
+        draft = chosen._draft(
+            tuple(job.args), dict(job.kwargs), job.at, job.delay_s, is_through=True
+        )
+        assert draft is not None  # noqa: S101 - what can stop it is behind it
+        fields = {**draft.fields, **encoded_fields(job, self._fields), "jid": job.jid}
+        for dropped in self._fields.keys() - job.fields.keys():
+            del fields[dropped]
+        return draft._replace(retry=policy_of(job.retry).max_retries, fields=fields)
 
     def _drafts(self, calls: Iterable[tuple[Any, ...]]) -> Iterable[Callable[[], Draft]]:
         if not isinstance(calls, Iterable):

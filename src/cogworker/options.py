@@ -4,7 +4,7 @@
 """
 
 import difflib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any, Literal, TypedDict
 
@@ -12,7 +12,8 @@ from cogworker import retry as retries
 from cogworker._kinds import Refusal, check_queue_name
 from cogworker.errors import DeclarationError
 from cogworker.features.unique import MODES, Mode
-from cogworker.retry import RetryPolicy
+from cogworker.hooks import DeathHook, check_hook
+from cogworker.retry import RetryIn, RetryPolicy
 
 UniqueBy = Sequence[str] | Callable[..., Any]
 OnDuplicate = Literal["skip", "raise"]
@@ -28,6 +29,9 @@ class JobOptions(TypedDict, total=False):
     unique_by: UniqueBy | None
     on_duplicate: OnDuplicate
     history: bool | None
+    retry_in: RetryIn | None
+    on_death: DeathHook | None
+    skip_middleware: Collection[Callable[..., Any]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,6 +50,13 @@ class Options:
     DuplicateJob.
 
     ``history``: whether the run log keeps its runs; None: as the setting of that name says.
+
+    ``retry_in`` decides about each failure that would be retried: a function that gets the number
+    of the retry (1 is the first), the error and, if it takes a third argument, the JobRun. It
+    answers with seconds or a timedelta, "dead", "discard", or None for what ``retry`` says.
+    ``on_death`` is called with the payload and the error when the job has been put in dead.
+    ``skip_middleware`` are middlewares that this job does not go through, of either chain. A worker
+    goes by the declaration for these three.
     """
 
     queue: str = "default"
@@ -55,6 +66,9 @@ class Options:
     unique_by: UniqueBy | None = None
     on_duplicate: OnDuplicate = "skip"
     history: bool | None = None
+    retry_in: RetryIn | None = None
+    on_death: DeathHook | None = None
+    skip_middleware: Collection[Callable[..., Any]] = ()
 
     def __post_init__(self) -> None:
         try:
@@ -70,6 +84,16 @@ class Options:
             raise ValueError(f"history must be True, False or None, not {self.history!r:.100}")
         if self.unique_by is not None and self.unique is None:
             raise ValueError("unique_by needs unique, such as unique='until_executed'")
+        self._check_functions()
+
+    def _check_functions(self) -> None:
+        if self.retry_in is not None:
+            retries.takes_run(self.retry_in)
+        if self.on_death is not None:
+            check_hook("on_death", self.on_death, 2)
+        skipped = self.skip_middleware
+        if not isinstance(skipped, Collection) or not all(callable(each) for each in skipped):
+            raise ValueError(f"skip_middleware must be middlewares in a list, not {skipped!r:.100}")
 
 
 def declared(job: str, given: dict[str, Any]) -> Options:

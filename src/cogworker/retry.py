@@ -1,10 +1,17 @@
-"""What happens to a job that failed: again after a delay, or dead. Pure decisions."""
+"""What happens to a job that failed: again after a delay, dead, or discarded. Pure decisions.
 
+In this order, as soon as one of them has an answer (``decide``): the policy's lists of exceptions;
+whether a retry is left; the job's own ``retry_in``; the policy's delay.
+"""
+
+import inspect
 import logging
 import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from datetime import timedelta
+from enum import Enum
+from typing import Any, NamedTuple
 
 from cogworker import clock
 
@@ -16,6 +23,11 @@ LONG_DELAY_S = 365 * 86400
 DelayFunction = Callable[[int, BaseException], float]
 """From the number of the retry (1 is the first) and the error to seconds."""
 
+RetryIn = Callable[..., Any]
+"""From the number of the retry, the error, and, if it takes a third, the run, to an answer."""
+
+Errors = type[BaseException] | Sequence[type[BaseException]]
+
 
 def default_delay(retry: int, error: BaseException | None = None) -> float:
     """Seconds before retry number ``retry``: n⁴ + 15 + random(0…29) · (n + 1).
@@ -25,24 +37,51 @@ def default_delay(retry: int, error: BaseException | None = None) -> float:
     return retry**4 + 15 + random.randrange(30) * (retry + 1)  # noqa: S311 - no secret
 
 
+class Outcome(Enum):
+    """What becomes of a job that failed."""
+
+    RETRY = "retry"
+    DEAD = "dead"
+    """No retry is left."""
+    KILLED = "killed"
+    """Retries are left, but it is not to have them."""
+    DISCARD = "discard"
+
+
+class Verdict(NamedTuple):
+    """What becomes of a job that failed, and, if it runs again, after how many seconds."""
+
+    outcome: Outcome
+    delay_s: float = 0.0
+
+
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
-    """How often a failed job runs again, and when.
+    """Which failures of a job are retried, how often, and when.
 
     ``max_retries`` retries make ``max_retries + 1`` runs; then the job is dead. ``delay`` is a
     function from the retry's number and the error to seconds, or a sequence of seconds whose last
-    entry serves all later retries.
+    entry serves all later retries. No delay is longer than ``max_delay``, in seconds. ``jitter``, 0
+    to 1, is the part of a delay that is left to chance: with 0.2 it lasts between 80 and 100 % of
+    what it would be.
+
+    ``retry_on``, ``give_up_on`` and ``discard_on`` are exception classes, one or a sequence. A job
+    that fails with one of ``discard_on`` is dropped; with one of ``give_up_on``, or, when
+    ``retry_on`` is given, with one that is not of it, it is dead at once. Raises ValueError.
     """
 
     max_retries: int = DEFAULT_MAX_RETRIES
     delay: DelayFunction | Sequence[float] = default_delay
+    max_delay: float | None = None
+    jitter: float = 0.0
+    retry_on: Errors | None = None
+    give_up_on: Errors = ()
+    discard_on: Errors = ()
 
     def __post_init__(self) -> None:
         if type(self.max_retries) is not int or self.max_retries < 0:
             raise ValueError(f"max_retries must be 0 or more, not {self.max_retries!r}")
-        if callable(self.delay):
-            return
-        if (
+        if not callable(self.delay) and (
             not isinstance(self.delay, list | tuple)
             or not self.delay
             or not all(_is_delay(delay) for delay in self.delay)
@@ -50,9 +89,33 @@ class RetryPolicy:
             raise ValueError(
                 f"delay must be a function or a list of seconds, each 0 or more, not {self.delay!r}"
             )
+        if self.max_delay is not None and not _is_delay(self.max_delay):
+            raise ValueError(f"max_delay must be seconds, 0 or more, not {self.max_delay!r}")
+        if not _is_delay(self.jitter) or self.jitter > 1:
+            raise ValueError(f"jitter must be between 0 and 1, not {self.jitter!r}")
+        for name in ("retry_on", "give_up_on", "discard_on"):
+            object.__setattr__(self, name, _classes(name, getattr(self, name)))
+
+    def judge(self, error: BaseException) -> Outcome:
+        """What the policy's lists of exceptions say of an error."""
+        if _is_one(error, self.discard_on):
+            return Outcome.DISCARD
+        if _is_one(error, self.give_up_on):
+            return Outcome.KILLED
+        if self.retry_on is not None and not _is_one(error, self.retry_on):
+            return Outcome.KILLED
+        return Outcome.RETRY
 
     def delay_before(self, retry: int, error: BaseException) -> float:
         """Seconds before retry number ``retry``; a function that fails gets the default delay."""
+        delay_s = self._plain_delay(retry, error)
+        if self.max_delay is not None:
+            delay_s = min(delay_s, float(self.max_delay))
+        if self.jitter:  # downwards, or all that are cut to max_delay would come back together
+            delay_s *= random.uniform(1 - self.jitter, 1)  # noqa: S311 - only spreads the load
+        return delay_s
+
+    def _plain_delay(self, retry: int, error: BaseException) -> float:
         if not callable(self.delay):
             return float(self.delay[min(retry, len(self.delay)) - 1])
         try:
@@ -62,15 +125,68 @@ class RetryPolicy:
             return default_delay(retry)
         if not _is_delay(delay):
             logger.warning(
-                "the delay function answered %r instead of seconds, 0 or more: "
+                "the delay function answered %s instead of seconds, 0 or more: "
                 "retry=%d takes the default delay",
-                delay,
+                _shown(delay),
                 retry,
             )
             return default_delay(retry)
-        if delay > LONG_DELAY_S:
-            logger.warning("retry=%d is more than a year away: delay_s=%.0f", retry, delay)
+        _warn_of_long(retry, delay)
         return float(delay)
+
+
+def decide(
+    policy: RetryPolicy,
+    failures: int,
+    retries: int,
+    error: BaseException,
+    ask: Callable[[], Any] | None = None,
+    label: str = "",
+) -> Verdict:
+    """What becomes of a job that has failed ``failures`` times and has ``retries`` retries.
+
+    ``ask`` is the job's ``retry_in`` with its arguments; it is asked only if a retry would follow.
+    ``label`` names the job in the log.
+    """
+    judged = policy.judge(error)
+    if judged is Outcome.DISCARD:
+        return Verdict(judged)
+    if failures > retries:
+        return Verdict(Outcome.DEAD)
+    if judged is not Outcome.RETRY:
+        return Verdict(judged)
+    verdict = None if ask is None else _answer(ask, failures, label)
+    return verdict or Verdict(Outcome.RETRY, policy.delay_before(failures, error))
+
+
+def asked_delay(
+    policy: RetryPolicy, failures: int, error: BaseException, delay_s: float | None
+) -> float:
+    """The delay of a job that asked to run again, after a time of its own or its policy's."""
+    if delay_s is None:
+        return policy.delay_before(failures, error)
+    _warn_of_long(failures, delay_s)
+    return delay_s
+
+
+def takes_run(retry_in: RetryIn) -> bool:
+    """Whether a ``retry_in`` takes the run as its third argument. Raises ValueError."""
+    if not callable(retry_in) or inspect.iscoroutinefunction(retry_in):
+        raise ValueError(f"retry_in must be a plain function, not {retry_in!r:.100}")
+    try:
+        signature = inspect.signature(retry_in)
+    except (TypeError, ValueError):  # written in C, and does not tell
+        return False
+    for takes in (3, 2):
+        try:
+            signature.bind(*range(takes))
+        except TypeError:
+            continue
+        return takes == 3
+    raise ValueError(
+        "retry_in gets the number of the retry, the error and, if it takes a third, the run; "
+        f"it is declared as {signature}"
+    )
 
 
 def policy_of(retry: object) -> RetryPolicy:
@@ -99,6 +215,69 @@ def budget(retry: Any) -> int:
         return max(0, int(float(retry)) if isinstance(retry, str) else int(retry))
     except (TypeError, ValueError, OverflowError):
         return 0
+
+
+def _answer(ask: Callable[[], Any], retry: int, label: str) -> Verdict | None:
+    """What the job's own ``retry_in`` says; None leaves it to the policy."""
+    try:
+        answer = ask()
+    except BaseException:  # the job's own code: it may raise SystemExit
+        logger.exception("retry_in failed, the policy decides: retry=%d %s", retry, label)
+        return None
+    if isinstance(answer, timedelta):
+        answer = answer.total_seconds()
+    if answer is None or _is_word(answer, "default"):
+        return None
+    if _is_word(answer, "dead"):
+        return Verdict(Outcome.KILLED)
+    if _is_word(answer, "discard"):
+        return Verdict(Outcome.DISCARD)
+    if _is_delay(answer):
+        _warn_of_long(retry, answer)
+        return Verdict(Outcome.RETRY, float(answer))
+    logger.warning(
+        'retry_in answered %s instead of seconds, 0 or more, "dead", "discard" or "default"; '
+        "the policy decides: retry=%d %s",
+        _shown(answer),
+        retry,
+        label,
+    )
+    return None
+
+
+def _classes(name: str, errors: Any) -> tuple[type[BaseException], ...] | None:
+    if errors is None and name == "retry_on":
+        return None
+    classes = (errors,) if isinstance(errors, type) else errors
+    if not isinstance(classes, list | tuple | set | frozenset) or not all(
+        isinstance(each, type) and issubclass(each, BaseException) for each in classes
+    ):
+        raise ValueError(f"{name} must be exception classes, not {errors!r:.100}")
+    return tuple(classes)
+
+
+def _is_one(error: BaseException, classes: Any) -> bool:
+    try:
+        return isinstance(error, classes)
+    except BaseException:  # a metaclass is the job's code, too
+        logger.exception("can't tell the class of an error")
+        return False
+
+
+def _is_word(answer: object, word: str) -> bool:
+    return type(answer) is str and answer == word
+
+
+def _shown(answer: object) -> str:
+    try:
+        return repr(answer)[:100]
+    except BaseException:  # it is the job's code, too
+        return f"a {type(answer).__name__}"
+
+
+def _warn_of_long(retry: int, delay_s: float) -> None:
+    if delay_s > LONG_DELAY_S:
+        logger.warning("retry=%d is more than a year away: delay_s=%.0f", retry, delay_s)
 
 
 def _is_delay(delay: Any) -> bool:

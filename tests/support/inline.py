@@ -31,6 +31,7 @@ class InlineWorker:
         self.dispatcher, self.heartbeat = parts.dispatcher, parts.heartbeat
         self.control, self.guard = parts.control, parts.guard
         self.poller, self.rescuer = parts.poller, parts.rescuer
+        self.hook_thread = parts.hook_thread
 
     def persist(self, step: Callable[[], Any]) -> Any:
         """Do a step as its loop would: again when Redis gave no answer."""
@@ -70,6 +71,10 @@ class InlineWorker:
 
     def leave(self) -> None:
         self.persist(self.rescuer.sign_off)
+
+    def tell_hooks(self) -> None:
+        """Have the hooks called that wait, for the last time."""
+        self.hook_thread.end(10)
 
     def perform(self, delivery: Delivery) -> None:
         """Run a delivery that was only started."""

@@ -1,9 +1,22 @@
 """What a type checker knows of jobs. Checked by mypy, never run."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
-from typing import assert_type
+from typing import Any, assert_type
 
-from cogworker import Cogworker, CurrentJob, Job, RetryPolicy, current_job
+from cogworker import (
+    Cogworker,
+    CurrentJob,
+    Discard,
+    Job,
+    JobRun,
+    OutgoingJob,
+    Reschedule,
+    Retry,
+    RetryPolicy,
+    current_job,
+)
 
 cog = Cogworker(redis_url="redis://localhost", concurrency=5)
 
@@ -49,3 +62,43 @@ def takes_a_job(job: Job[[int], None]) -> None:
 
 
 takes_a_job(greet)  # type: ignore[arg-type]
+
+
+@cog.middleware.client.add
+def add_a_field(job: OutgoingJob) -> OutgoingJob | None:
+    return job.with_fields(trace="x") if job.args else None
+
+
+@cog.middleware.server.add
+@contextmanager
+def around(run: JobRun) -> Iterator[None]:
+    assert_type(run.attempt, int)
+    yield
+
+
+@cog.on_startup
+async def startup() -> None: ...
+
+
+@cog.on_death
+def died(job: dict[str, Any], error: BaseException) -> None: ...
+
+
+@cog.on_error
+def failed(error: BaseException, run: JobRun, will_retry: bool) -> None: ...
+
+
+@cog.job(
+    retry=RetryPolicy(retry_on=OSError, discard_on=(KeyError, ValueError), jitter=0.5),
+    retry_in=lambda retry, error: "dead",
+    on_death=died,
+    skip_middleware=[around, add_a_field],
+)
+def decides(when: datetime) -> None:
+    raise Reschedule(at=when)
+
+
+assert_type(decides.enqueue(datetime.now(UTC)), str | None)
+cog.on_death(5)  # type: ignore[type-var]
+Retry(5)  # type: ignore[call-arg]
+Discard()  # type: ignore[call-arg]

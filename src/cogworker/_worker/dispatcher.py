@@ -27,6 +27,7 @@ from cogworker._redis.command import Command
 from cogworker._redis.doorbell import Doorbell
 from cogworker._redis.runner import Runner
 from cogworker._worker.alarm import Alarm
+from cogworker._worker.deaths import Deaths
 from cogworker._worker.delivery import Delivery
 from cogworker._worker.fetch import Fetch
 from cogworker._worker.gate import Gate
@@ -70,6 +71,7 @@ class Dispatcher:
         wear: Wear,
         fetch: Fetch,
         on_damage: Callable[[], None],
+        deaths: Deaths,
     ) -> None:
         self._runner = runner
         self._doorbell = Doorbell(runner.connector)
@@ -84,7 +86,7 @@ class Dispatcher:
         self._outage = outage
         self._wear = wear
         self._fetch = fetch
-        self.settlements = Settlements(transitions, worker, on_damage)
+        self.settlements = Settlements(transitions, worker, on_damage, deaths)
         self._stepped_at = clock.monotonic()
         self.alarm = Alarm()
         self.slots = Slots(concurrency, self.alarm.ring)

@@ -5,30 +5,36 @@
 3. The first beat succeeds; without Redis the worker waits for it. Only then may it take a job,
    because a worker that holds jobs without having beaten would look dead. What it was told from
    afar is obeyed, too.
-4. Heartbeat, dispatcher, control, poller and rescuer start.
-5. The main thread waits for requests: quiet, resume, stacks, stop, retire, hurry.
-6. Stop: take nothing more; give back what is ready; wait for what runs, up to
-   ``shutdown_timeout``; interrupt the rest and give it back; stop the loops; leave no trace.
-   A request to hurry cuts the waiting short.
+4. The heartbeat starts, because what follows may take long: the application's startup hooks. One
+   that fails ends the worker.
+5. Dispatcher, control, poller and rescuer start.
+6. The main thread waits for requests: quiet, resume, stacks, stop, retire, hurry.
+7. Stop: take nothing more, and tell the quiet hooks; give back what is ready; wait for what runs,
+   up to ``shutdown_timeout``; interrupt the rest and give it back; stop the loops; leave no trace;
+   call the shutdown hooks, for which there is what is left of ``shutdown_timeout``; end the event
+   loop. A request to hurry cuts the waiting short.
 """
 
 import logging
 import threading
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 from cogworker import clock, payload
-from cogworker._worker import stacks
+from cogworker._worker import failure, stacks
 from cogworker._worker.delivery import Delivery
 from cogworker._worker.executors.aio import AsyncExecutor
 from cogworker._worker.executors.threads import ThreadExecutor
+from cogworker._worker.hook_thread import HookCall
 from cogworker._worker.host import Host
 from cogworker._worker.parts import Parts
 from cogworker._worker.signals import Request, Requests
 from cogworker.client import Client
 from cogworker.config import Config, redacted
-from cogworker.errors import RedisError, RedisUnavailable
+from cogworker.errors import RedisError, RedisUnavailable, StartupFailed
+from cogworker.hooks import Hook
 from cogworker.job import Job
+from cogworker.middleware import name_of
 
 logger = logging.getLogger("cogworker.worker")
 
@@ -42,6 +48,10 @@ LAST_CALLS_S = 5.0
 """How long the last calls may take when Redis does not answer."""
 LAST_TRY_S = 1.0
 """The same when it has not answered for a while."""
+LEAST_FOR_HOOKS_S = 2.0
+"""How long hooks may take at a stop that has used up its time."""
+STARTUP_LOOK_S = 0.05
+"""How often a worker whose startup hook takes long looks whether it is to stop."""
 
 
 class Launcher:
@@ -63,6 +73,8 @@ class Launcher:
         self._hurried = False
         self._retires = False
         self._dispatching = False
+        self._has_started_up = False
+        self._hooks = client.hooks
         self.is_ready = False
         self.is_decided = threading.Event()
         self.requests = Requests()
@@ -71,6 +83,7 @@ class Launcher:
             start=self._start_delivery,
             tell=self._tell,
             on_worn_out=self._wear_out,
+            run_async=lambda coroutine: self._aio.run(coroutine),
         )
         self.identity = parts.worker.worker
         self.dispatcher = parts.dispatcher
@@ -87,7 +100,7 @@ class Launcher:
         """Live, until a request to stop has been carried out. Signals are taken by the caller."""
         try:
             self._parts.guard.start(self._config.orphan_check_interval)
-            if self._beat_first():
+            if self._beat_first() and self._start_up():
                 self._start()
                 self._live()
         except BaseException:
@@ -154,6 +167,8 @@ class Launcher:
             self.dispatcher.quiet()
             if not self._stopping:
                 logger.info("quiet: takes no more jobs: worker=%s", self.identity)
+            if self._has_started_up:
+                self._call_hooks(self._hooks.quiet, "quiet")
         self._parts.heartbeat.poke()
 
     def _tell(self, request: Request, by: str) -> None:
@@ -182,9 +197,25 @@ class Launcher:
                 outage.worked("first beat")
                 return not self._obey_all(0.0)
 
+    def _start_up(self) -> bool:
+        """Call the startup hooks; answers False when a request to stop came first."""
+        self._parts.heartbeat.start(self._config.heartbeat_interval)
+        for hook in self._hooks.startup:
+            [call] = self._call_hooks([hook], "startup")
+            while not call.over.wait(STARTUP_LOOK_S):
+                if self._obey_all(0.0):
+                    return False
+            if call.error is not None:
+                problem = f"{failure.class_of(call.error)}: {failure.message_of(call.error)}"
+                raise StartupFailed(name_of(hook), problem) from call.error
+        self._has_started_up = True
+        return not self._obey_all(0.0)
+
+    def _call_hooks(self, hooks: Sequence[Hook], event: str) -> list[HookCall]:
+        return [self._parts.hook_thread.call(hook, about=f"event={event}") for hook in hooks]
+
     def _start(self) -> None:
         parts = self._parts
-        parts.heartbeat.start(self._config.heartbeat_interval)
         self._announce()
         self._host.ready()  # before a job can wear it out
         threading.Thread(
@@ -213,6 +244,7 @@ class Launcher:
     # The end.
 
     def _stop(self) -> None:
+        hooks_until = clock.monotonic() + self._config.shutdown_timeout
         self._stopping = True
         self._host.stopping()
         self._take_or_not()
@@ -226,6 +258,8 @@ class Launcher:
             self.dispatcher.alarm.close()
         if self._parts.heartbeat.has_beaten:
             self._sign_off(settled)
+        self._end_hooks(0.0 if self._hurried else hooks_until - clock.monotonic())
+        self._aio.stop(INTERRUPTED_GRACE_S)
         self._parts.close()
         logger.info("stopped: worker=%s", self.identity)
 
@@ -249,8 +283,12 @@ class Launcher:
         self.dispatcher.abandon(LAST_TRY_S if away else LAST_CALLS_S)
         settled = self.dispatcher.wait_until_ended(LAST_CALLS_S + self._config.redis_timeout)
         self._threads.stop(INTERRUPTED_GRACE_S)
-        self._aio.stop(INTERRUPTED_GRACE_S)
         return settled
+
+    def _end_hooks(self, left_s: float) -> None:
+        if self._has_started_up:
+            self._call_hooks(self._hooks.shutdown, "shutdown")
+        self._parts.hook_thread.end(max(LEAST_FOR_HOOKS_S, left_s))
 
     def _drain(self, timeout_s: float) -> bool:
         deadline = clock.monotonic() + timeout_s

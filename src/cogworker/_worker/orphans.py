@@ -11,8 +11,9 @@ from cogworker import payload
 from cogworker._engine.moves import Waiting
 from cogworker._engine.places import InFlight
 from cogworker._engine.plan import KEEP, Move
-from cogworker._engine.replies import Taken
+from cogworker._engine.replies import Moved, Taken
 from cogworker._worker import failure
+from cogworker._worker.deaths import Deaths
 from cogworker.errors import CogworkerError, InvalidPayload, JobAbandoned, JobOrphaned
 from cogworker.features.transitions import Transitions
 from cogworker.payload import NOT_A_JOB, Envelope
@@ -23,12 +24,14 @@ logger = logging.getLogger("cogworker.worker")
 class Orphans:
     """Decides for one installation."""
 
-    def __init__(self, transitions: Transitions, max_orphanings: int) -> None:
+    def __init__(self, transitions: Transitions, max_orphanings: int, deaths: Deaths) -> None:
+        self._deaths = deaths
         self._transitions = transitions
         self._max_orphanings = max_orphanings
 
     def of_dead(self, worker: InFlight, jobs: Sequence[Taken], at_most_once: bool) -> list[Move]:
         """The moves for what a worker held when it died; ``at_most_once`` as it fetched."""
+        self._deaths.forget_all()  # of a call that got no answer
         back: list[Waiting] = []
         moves: list[Move] = []
         for job in jobs:
@@ -49,6 +52,7 @@ class Orphans:
 
     def of_stopped(self, worker: InFlight, jobs: Sequence[Taken], at_most_once: bool) -> list[Move]:
         """The moves for what is left in the name of a worker that stops."""
+        self._deaths.forget_all()
         back: list[Waiting] = []
         moves: list[Move] = []
         for job in jobs:
@@ -58,6 +62,11 @@ class Orphans:
             else:
                 back.append(self._transitions.waiting(job.tag, KEEP, envelope, job.queue))
         return [*self._transitions.back(worker, back), *moves]
+
+    def moved(self, moved: Moved) -> None:
+        """The server has carried out the last moves, but for what is named there."""
+        but = {*moved.lost, *(tag for tag, _ in moved.failed)}
+        self._deaths.confirm(list(self._deaths.expected), but=but)
 
     def _bury(
         self,
@@ -69,6 +78,8 @@ class Orphans:
     ) -> Move:
         logger.error("moved to dead: %s error=%s", _label(job.payload), error)
         kept = failure.record(job.payload, job.queue, failure.describe(error), **changes)
+        if envelope is not NOT_A_JOB:
+            self._deaths.expect(job.tag, envelope.class_, envelope.jid, kept, error)
         return self._transitions.bury(worker, job.tag, kept, envelope, job.queue)
 
 

@@ -3,6 +3,7 @@
 ``launcher.py`` brings it to life; tests take its parts by hand.
 """
 
+import asyncio
 import logging
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -10,9 +11,12 @@ from typing import Any
 from cogworker._engine.places import InFlight
 from cogworker._redis.runner import ONCE, Runner
 from cogworker._worker import facts
+from cogworker._worker.deaths import Deaths
 from cogworker._worker.delivery import Delivery
 from cogworker._worker.dispatcher import Dispatcher
+from cogworker._worker.endings import Endings
 from cogworker._worker.fetch import Fetch
+from cogworker._worker.hook_thread import HookThread, RunAsync
 from cogworker._worker.loops.base import Loop
 from cogworker._worker.loops.control import Control
 from cogworker._worker.loops.guard import Guard
@@ -40,7 +44,8 @@ class Parts:
     """The parts of one worker.
 
     ``start`` begins a delivery, for which there is a slot; ``tell`` passes on what the worker was
-    told from afar, and by whom; ``on_worn_out`` hears that it has lived long enough.
+    told from afar, and by whom; ``on_worn_out`` hears that it has lived long enough; ``run_async``
+    waits for an ``async`` hook.
     """
 
     def __init__(
@@ -53,6 +58,7 @@ class Parts:
         tell: Callable[[Request, str], None],
         on_worn_out: Callable[[str], bool],
         watched_beats: int = WATCHED_BEATS,
+        run_async: RunAsync = asyncio.run,
     ) -> None:
         self._client = client
         self._config = config
@@ -66,7 +72,11 @@ class Parts:
             config.orphan_check_interval,
         )
         fetch = Fetch(config, client.runner.connector)
-        self.performer = Performer(jobs, client.transitions, self.worker, fetch)
+        self.hook_thread = HookThread(run_async)
+        self._deaths, self._deaths_of_orphans = (
+            Deaths(client.hooks, jobs, self.hook_thread) for _ in range(2)
+        )
+        self.performer = self._make_performer(jobs, fetch)
         wear = Wear(config, on_worn_out)
         self.dispatcher = self._make_dispatcher(start, wear, fetch)
         self.control = Control(
@@ -93,6 +103,14 @@ class Parts:
         self.hot.close()
         self.side.close()
 
+    def _make_performer(self, jobs: Mapping[str, Job[..., Any]], fetch: Fetch) -> Performer:
+        client = self._client
+        endings = Endings(
+            *(client.transitions, self.worker, fetch),
+            *(self._deaths, client.hooks, self.hook_thread),
+        )
+        return Performer(jobs, client.transitions, self.worker, endings, client.middleware.server)
+
     def _make_dispatcher(
         self, start: Callable[[Delivery], None], wear: Wear, fetch: Fetch
     ) -> Dispatcher:
@@ -108,6 +126,7 @@ class Parts:
             wear=wear,
             fetch=fetch,
             on_damage=self.guard.alarm,
+            deaths=self._deaths,
         )
 
     def _make_rescuer(self, watched_beats: int) -> Rescuer:
@@ -116,7 +135,9 @@ class Parts:
             *(self.outage, self.side, self._client.moves, self.worker),
             threshold_s=config.orphan_threshold,
             interval_s=config.orphan_check_interval,
-            orphans=Orphans(self._client.transitions, config.max_orphanings),
+            orphans=Orphans(
+                self._client.transitions, config.max_orphanings, self._deaths_of_orphans
+            ),
             watch=Watch(watched_beats * config.heartbeat_interval),
             answered_since=lambda: self.heartbeat.answered_since,
             clockless=lambda: self.side.connector.clockless,

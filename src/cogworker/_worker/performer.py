@@ -1,7 +1,8 @@
-"""Runs one delivery and decides what becomes of it.
+"""Runs one delivery, in whatever thread or task it is called.
 
-In order: find the job by its name, decode the arguments as its signature says, call it, and turn
-the end of the call into a move: none for a success, otherwise again after a delay, or dead.
+In order: find the job by its name, decode the arguments as its signature says, call it; around all
+that are the server middlewares, if there are any. The end of the call becomes a move: none for a
+success; what an exception comes to, ``endings.py`` decides.
 """
 
 import contextlib
@@ -11,22 +12,19 @@ from contextvars import Context
 from types import CoroutineType
 from typing import Any, NamedTuple
 
-from cogworker import clock, payload, retry
+from cogworker import clock, payload
 from cogworker._engine.places import InFlight
 from cogworker._engine.plan import KEEP, Move
 from cogworker._engine.replies import Taken
-from cogworker._worker import failure
+from cogworker._worker.around import run_inside, run_inside_async, run_of
 from cogworker._worker.delivery import Delivery
-from cogworker._worker.fetch import Fetch
-from cogworker.errors import InvalidPayload, JobAbandoned, UnknownJob
-from cogworker.features.event import Run
+from cogworker._worker.endings import Endings
+from cogworker.errors import InvalidPayload, UnknownJob
 from cogworker.features.transitions import Transitions
 from cogworker.job import CurrentJob, Job, running
-from cogworker.retry import RetryPolicy
+from cogworker.middleware import Chain, Entry, JobRun, ServerMiddleware
 
 logger = logging.getLogger("cogworker.worker")
-
-_DEFAULT_POLICY = RetryPolicy()
 
 
 class Call(NamedTuple):
@@ -38,6 +36,20 @@ class Call(NamedTuple):
     current: CurrentJob
 
 
+class _Prepared(NamedTuple):
+    """What middlewares are told of a run, and its call, or why there is none."""
+
+    run: JobRun
+    ready: Call | None
+    problem: BaseException | None
+
+    def call(self) -> Call:
+        if self.ready is None:
+            assert self.problem is not None  # noqa: S101 - it is one of the two
+            raise self.problem
+        return self.ready
+
+
 class Performer:
     """Runs deliveries for one worker, in whatever thread or task it is called."""
 
@@ -46,12 +58,14 @@ class Performer:
         jobs: Mapping[str, Job[..., Any]],
         transitions: Transitions,
         worker: InFlight,
-        fetch: Fetch,
+        endings: Endings,
+        middlewares: Chain[ServerMiddleware],
     ) -> None:
         self._jobs = jobs
         self._transitions = transitions
         self._worker = worker
-        self._fetch = fetch
+        self._endings = endings
+        self._middlewares = middlewares
 
     def accept(self, taken: Taken, now: float) -> Delivery | Move:
         """A delivery to run, or the move that buries something that is not a job."""
@@ -71,15 +85,14 @@ class Performer:
     def perform(self, delivery: Delivery) -> Move | None:
         """Run a plain function here; only an interrupt that comes after the run gets out."""
         try:
-            call = self._prepare(delivery)
-            delivery.begin()
-            result = Context().run(_call, call)
-            if type(result) is CoroutineType:
-                result.close()
-                raise TypeError(
-                    f"{call.current.name} returned a coroutine that nobody awaits; "
-                    f"declare it with async def"
-                )
+            if self._middlewares.entries:
+                Context().run(self._perform_inside, delivery)
+            else:
+                call = self._prepare(delivery)
+                delivery.begin()
+                result = Context().run(_call, call)
+                if type(result) is CoroutineType:
+                    raise _not_awaited(call, result)
             delivery.returned = True
         except BaseException as error:  # SystemExit and the like are failures of the job, too
             return self._failed(delivery, error)
@@ -89,10 +102,13 @@ class Performer:
     async def perform_async(self, delivery: Delivery) -> Move | None:
         """Run an ``async`` function here, in a task of its own."""
         try:
-            call = self._prepare(delivery)
-            running.set(call.current)
-            delivery.begin()
-            await call.function(*call.args, **call.kwargs)
+            if self._middlewares.entries:
+                await self._perform_inside_async(delivery)
+            else:
+                call = self._prepare(delivery)
+                running.set(call.current)
+                delivery.begin()
+                await call.function(*call.args, **call.kwargs)
             delivery.returned = True
         except BaseException as error:  # a task that let SystemExit out would end the event loop
             return self._failed(delivery, error)
@@ -100,23 +116,13 @@ class Performer:
         return None
 
     def not_run(self, delivery: Delivery) -> Move:
-        """What becomes of a delivery that could not be begun, or was interrupted.
-
-        It is given back, unless it has begun and must not run twice.
-        """
-        if delivery.begun and self._fetch.at_most_once(delivery):
-            logger.error("not finished, moved to dead: %s", payload.label(delivery.envelope))
-            described = failure.describe(JobAbandoned("had to stop"))
-            kept = failure.record(delivery.payload, delivery.queue, described)
-            return self._bury(delivery, kept, delivery.run(described))
-        logger.warning("given back: %s", payload.label(delivery.envelope))
-        waiting = self._transitions.waiting(delivery.tag, KEEP, delivery.envelope, delivery.queue)
-        return self._transitions.back(self._worker, [waiting])[0]
+        """What becomes of a delivery that could not be begun, or was interrupted."""
+        return self._endings.of_unfinished(delivery)
 
     def _prepare(self, delivery: Delivery) -> Call:
-        envelope, job = delivery.envelope, delivery.job
         if logger.isEnabledFor(logging.DEBUG):
-            logger.debug("start: %s", payload.label(envelope))
+            logger.debug("start: %s", payload.label(delivery.envelope))
+        envelope, job = delivery.envelope, delivery.job
         if job is None:
             raise UnknownJob(envelope.class_)
         named = None if envelope.kwargs is payload.NO_KWARGS else envelope.kwargs
@@ -125,6 +131,43 @@ class Performer:
             envelope.jid, envelope.class_, delivery.queue, payload.failures(envelope) + 1
         )
         return Call(job.function, args, kwargs, current)
+
+    def _perform_inside(self, delivery: Delivery) -> Any:
+        """Run a plain function inside the server middlewares."""
+        prepared, entries = self._prepare_inside(delivery)
+
+        def call() -> Any:
+            inner = prepared.call()
+            delivery.begin()
+            result = inner.function(*inner.args, **inner.kwargs)
+            if type(result) is CoroutineType:
+                raise _not_awaited(inner, result)
+            return result
+
+        return run_inside(entries, prepared.run, call)
+
+    async def _perform_inside_async(self, delivery: Delivery) -> Any:
+        """Run an ``async`` function inside the server middlewares."""
+        prepared, entries = self._prepare_inside(delivery)
+
+        async def call() -> Any:
+            inner = prepared.call()
+            delivery.begin()
+            return await inner.function(*inner.args, **inner.kwargs)
+
+        return await run_inside_async(entries, prepared.run, call)
+
+    def _prepare_inside(self, delivery: Delivery) -> tuple["_Prepared", Sequence[Entry]]:
+        run = run_of(delivery)
+        running.set(CurrentJob(run.jid, run.name, run.queue, run.attempt))
+        skipped = () if delivery.job is None else delivery.job.options.skip_middleware
+        entries = self._middlewares.without(skipped) if skipped else self._middlewares.entries
+        try:
+            call = self._prepare(delivery)
+        except BaseException as error:  # the middlewares shall see it
+            return _Prepared(run, None, error), entries
+        run.args, run.kwargs = call.args, call.kwargs
+        return _Prepared(run, call, None), entries
 
     def _log_success(self, delivery: Delivery) -> None:
         if not logger.isEnabledFor(logging.DEBUG):
@@ -137,7 +180,7 @@ class Performer:
         if delivery.interrupted:
             return self.not_run(delivery)
         try:
-            delivery.move = self._settle_failure(delivery, error)
+            delivery.move = self._endings.of_exception(delivery, error)
             delivery.returned = True
             return delivery.move
         except BaseException:  # out of memory, say: the failure must not be lost
@@ -146,57 +189,14 @@ class Performer:
             logger.exception("can't record a failure, moved to dead: tag=%s", delivery.tag)
             return self._transitions.moves.bury(self._worker, delivery.tag, KEEP)
 
-    def _settle_failure(self, delivery: Delivery, error: BaseException) -> Move:
-        envelope = delivery.envelope
-        failures = payload.failures(envelope) + 1
-        retries = retry.budget(envelope.retry)
-        described = failure.describe(error)
-        try:
-            kept = payload.amend(
-                delivery.payload,
-                {"retry_count": failures, **described},
-                missing={"failed_at": clock.wall()},
-                drop=("orphaned",),
-            )
-        except InvalidPayload as problem:  # some part of it that nobody had to read before
-            kept = payload.wrap_unparseable(delivery.payload, delivery.queue, problem, clock.wall())
-            retries = 0
-        run = delivery.run(described)
-        if failures > retries:
-            self._log_failure(delivery, failures, described, "dead")
-            return self._bury(delivery, kept, run)
-        policy = delivery.job.policy if delivery.job is not None else _DEFAULT_POLICY
-        delay_s = policy.delay_before(failures, error)
-        self._log_failure(delivery, failures, described, f"again in {delay_s:.1f} s")
-        return self._transitions.retry(
-            self._worker, delivery.tag, kept, envelope, delivery.queue, delay_s, run
-        )
-
-    def _bury(self, delivery: Delivery, kept: bytes, run: Run) -> Move:
-        return self._transitions.bury(
-            self._worker, delivery.tag, kept, delivery.envelope, delivery.queue, run
-        )
-
-    def _log_failure(
-        self, delivery: Delivery, attempt: int, error: Mapping[str, Any], outcome: str
-    ) -> None:
-        """One line, and the stack trace."""
-        try:
-            backtrace = "".join(f"\n{line}" for line in error["error_backtrace"])
-            logger.log(
-                logging.ERROR if outcome == "dead" else logging.WARNING,
-                "failed, %s: %s attempt=%d error=%s: %s%s",
-                outcome,
-                payload.label(delivery.envelope),
-                attempt,
-                error["error_class"],
-                error["error_message"][:500].encode("unicode_escape").decode(),
-                backtrace,
-            )
-        except Exception:  # a log line must not decide what becomes of a job
-            logger.exception("can't log a failure: tag=%s", delivery.tag)
-
 
 def _call(call: Call) -> Any:
     running.set(call.current)
     return call.function(*call.args, **call.kwargs)
+
+
+def _not_awaited(call: Call, result: "CoroutineType[Any, Any, Any]") -> TypeError:
+    result.close()
+    return TypeError(
+        f"{call.current.name} returned a coroutine that nobody awaits; declare it with async def"
+    )

@@ -10,11 +10,12 @@ from typing import cast
 
 from cogworker import clock, payload
 from cogworker._engine.moves import in_order
-from cogworker._engine.places import InFlight, Place, Queue
+from cogworker._engine.places import InFlight, Place, Queue, Trimmed
 from cogworker._engine.plan import KEEP, Move, merged
 from cogworker._engine.quarantine import is_wrong_type
 from cogworker._engine.replies import Moved
 from cogworker._kinds import printable
+from cogworker._worker.deaths import Deaths
 from cogworker._worker.delivery import Delivery
 from cogworker._worker.outage import REPEAT_S
 from cogworker._worker.slots import Finished
@@ -37,7 +38,9 @@ class Settlements:
         transitions: Transitions,
         worker: InFlight,
         on_damage: Callable[[], None],
+        deaths: Deaths,
     ) -> None:
+        self._deaths = deaths
         self._transitions = transitions
         self._worker = worker
         self._on_damage = on_damage
@@ -119,6 +122,10 @@ class Settlements:
                 self._stick(tag, move, failed[tag])
             elif move.target is not Place.SAME:
                 held.pop(tag, None)
+        if self._deaths.expected:
+            self._deaths.forget(moved.lost)
+            dead = [tag for tag, move in self._sent.items() if isinstance(move.target, Trimmed)]
+            self._deaths.confirm(dead, but=failed)
         self._sent = {}
         for key, problem in moved.problems:
             self._tell(key, problem, f"a key is damaged and was left out: key={printable(key)}")

@@ -33,7 +33,7 @@ class Attempts:
         run, outcome = event.run, _OUTCOMES.get(event.kind)
         if run is None or run.error is None or outcome is None:
             return ()
-        entry = _entry(run.attempt, outcome, run.error)
+        entry = _entry(run.attempt, "killed" if run.killed else outcome, run.error)
         return (append(self._keys.attempts(event.job.jid), entry, MOST_ATTEMPTS, KEPT_S),)
 
 

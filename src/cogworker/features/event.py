@@ -40,7 +40,7 @@ class Run(NamedTuple):
     """A run that has ended.
 
     ``error`` is what ``_worker/failure.py`` keeps of a failure; ``result`` is what a success
-    returned, as JSON, if that is wanted.
+    returned, as JSON, if that is wanted. ``killed``: it failed, and is dead with retries left.
     """
 
     attempt: int
@@ -48,6 +48,7 @@ class Run(NamedTuple):
     ran_s: float
     error: dict[str, Any] | None = None
     result: bytes | None = None
+    killed: bool = False
 
 
 class Event(NamedTuple):

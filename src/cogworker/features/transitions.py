@@ -72,10 +72,13 @@ class Transitions:
         queue: str,
         delay_s: float,
         run: Run | None = None,
+        *,
+        at: float | None = None,
     ) -> Move:
-        """A job runs again later, though it did not fail."""
+        """A job runs again later, though it did not fail; ``at``: not after a delay, but then."""
         effects = self._effects(Kind.RESCHEDULED, job, queue, delay_s, run)
-        return self.moves.reschedule(worker, tag, payload, f"+{delay_s!r}", effects)
+        when = f"+{delay_s!r}" if at is None else repr(at)
+        return self.moves.reschedule(worker, tag, payload, when, effects)
 
     def back(self, worker: InFlight, jobs: Sequence[Waiting]) -> list[Move]:
         """Jobs go back to the front of their queues, in their order; see ``waiting``."""

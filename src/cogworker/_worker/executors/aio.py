@@ -8,13 +8,15 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine
 from contextvars import Context
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 from cogworker._engine.plan import Move
 from cogworker._worker.delivery import Delivery
 from cogworker._worker.slots import Slots
 
 logger = logging.getLogger("cogworker.worker")
+
+R = TypeVar("R")
 
 
 class AsyncExecutor:
@@ -61,6 +63,20 @@ class AsyncExecutor:
         """Cancel the task that runs a delivery."""
         if self._loop is not None:
             self._loop.call_soon_threadsafe(self._cancel, delivery.tag)
+
+    def run(self, coroutine: Coroutine[Any, Any, R]) -> R:
+        """Run a coroutine beside the jobs and wait for it; in any thread but the loop's own.
+
+        Raises OSError or RuntimeError when no loop can be started.
+        """
+        try:
+            with self._lock:
+                loop = self._loop or self._start_loop()
+            future = asyncio.run_coroutine_threadsafe(coroutine, loop)
+        except BaseException:
+            coroutine.close()
+            raise
+        return future.result()
 
     def stop(self, timeout_s: float) -> None:
         """End the loop, if it gets there in time."""

@@ -79,6 +79,8 @@ class Rescuer(Loop):
         for jobs in _newest_first(held.jobs):
             moves = self._orphans.of_stopped(self._worker, jobs, held.at_most_once)
             moved = self._runner.run(self._moves.rescue(self._worker, None, moves))
+            if moved is not None:
+                self._orphans.moved(moved)
             _log_failures(self._worker, moved)
 
     def _silent(self) -> dict[str, float]:
@@ -116,6 +118,7 @@ class Rescuer(Loop):
             if moved is None:
                 logger.info("a worker thought dead beats again: worker=%s", printable(dead.worker))
                 break
+            self._orphans.moved(moved)
             dead_now = sum(move.jobs for move in moves if not isinstance(move.target, Queue))
             buried += dead_now
             rescued += len(jobs) - dead_now - len(moved.lost) - len(moved.failed)
