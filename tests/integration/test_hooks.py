@@ -334,6 +334,7 @@ def test_retry_in_that_says_dead_and_a_retry_without_retries_are_deaths(app, tol
         job.enqueue()
     worker = InlineWorker(app)
     worker.work_off()
+    assert worker.dispatcher.settlements._deaths.expected == {}
     worker.tell_hooks()
 
     assert [error for _, _, error in told] == [ValueError, Retry, ValueError]
@@ -373,6 +374,38 @@ def test_who_buries_orphans_tells_of_them(app, told, redis, look):
     ]
 
 
+def test_of_two_rescuers_the_one_that_comes_too_late_tells_nobody(app, seen, redis):
+    app.on_death(lambda job, error: seen.append(job["jid"]))
+
+    @app.job(at_most_once=True)
+    def once():
+        pass
+
+    jid = once.enqueue()
+    doomed = InlineWorker(app, run_jobs=False)
+    doomed.beat()
+    doomed.turn()
+    all_workers_are_dead(redis, app.client.keys)
+    late, early = (InlineWorker(app, run_jobs=False) for _ in range(2))
+    orphans = late.rescuer._orphans
+    decide = orphans.of_dead
+
+    def decide_slowly(*arguments):
+        moves = decide(*arguments)
+        early.rescue()
+        return moves
+
+    orphans.of_dead = decide_slowly
+    late.beat()
+    early.beat()
+    late.rescue()
+    early.tell_hooks()
+    assert seen == [jid]
+    late.tell_hooks()
+
+    assert seen == [jid]
+
+
 def test_an_unfinished_job_that_must_not_run_twice_is_a_death(app, told):
     running = threading.Event()
 
@@ -389,8 +422,8 @@ def test_an_unfinished_job_that_must_not_run_twice_is_a_death(app, told):
     assert told == [("own", ["a copy"], JobAbandoned)]
 
 
-def test_of_a_lost_claim_nobody_is_told(app, told, redis, look):
-    app.on_death(lambda job, error: app.told("app", job, error))
+def test_of_a_lost_claim_nobody_is_told(app, seen, redis, look):
+    app.on_death(lambda job, error: seen.append(job))
 
     @app.job(retry=False)
     def dies():
@@ -406,9 +439,10 @@ def test_of_a_lost_claim_nobody_is_told(app, told, redis, look):
     rescuer.rescue()
     frozen.perform(frozen.started[0])
     frozen.turn()
+    assert frozen.dispatcher.settlements._deaths.expected == {}
     frozen.tell_hooks()
 
-    assert told == []
+    assert seen == []
     stats = look.stats()
     assert (stats.lost_claims, stats.dead, stats.in_flight) == (1, 0, 1)
 
