@@ -17,7 +17,7 @@ from cogworker.errors import DeclarationError, EnqueueError
 from cogworker.hooks import DeathHook, ErrorHook, Hook, declared
 from cogworker.job import Job, declare
 from cogworker.middleware import Middleware
-from cogworker.options import JobOptions
+from cogworker.options import JobOptions, check_tags
 from cogworker.outgoing import outgoing, payload_fields, send_through
 from cogworker.payload import new_jid
 from cogworker.worker import Worker
@@ -227,10 +227,15 @@ def _check_fields(name: str, fields: Mapping[Any, Any]) -> None:
             raise EnqueueError(f"{name}: {key!r} must be {shown}, not {fields[key]!r:.100}")
     if not fields["jid"]:
         raise EnqueueError(f"{name}: 'jid' must not be empty; leave it out to get one")
-    if fields.get("at") is not None and not clock.is_seconds(fields["at"]):
-        raise EnqueueError(
-            f"{name}: 'at' must be a time in epoch seconds, not {fields['at']!r:.100}"
-        )
+    for key in ("at", "expires_at"):
+        if fields.get(key) is not None and not clock.is_seconds(fields[key]):
+            raise EnqueueError(
+                f"{name}: {key!r} must be a time in epoch seconds, not {fields[key]!r:.100}"
+            )
+    try:
+        check_tags(fields.get("tags", ()))
+    except ValueError as error:
+        raise EnqueueError(f"{name}: {error}") from None
 
 
 def _name_of(function: Callable[..., Any]) -> str:

@@ -45,7 +45,7 @@ MOST_BYTES_A_CALL = 4 * 1024 * 1024
 class Draft(NamedTuple):
     """A job without an id. ``at`` is in epoch seconds, ``delay_s`` counts from the server's now.
 
-    ``fields`` are what features need in its payload.
+    ``fields`` are what features need in its payload; ``expires_in_s`` counts from when it is due.
     """
 
     name: str
@@ -57,6 +57,7 @@ class Draft(NamedTuple):
     at: float | None = None
     delay_s: float | None = None
     raises_duplicate: bool = False
+    expires_in_s: float | None = None
 
 
 class Prepared(NamedTuple):
@@ -166,6 +167,9 @@ class Client:
             fields["at"] = now + draft.delay_s
         else:
             fields["enqueued_at"] = now
+        if draft.expires_in_s is not None:
+            due = max(now, fields.get("at", now))
+            fields.setdefault("expires_at", due + draft.expires_in_s)
         prepared = self.seal(fields, draft.at, draft.delay_s)
         return prepared._replace(raises_duplicate=True) if draft.raises_duplicate else prepared
 

@@ -1,27 +1,31 @@
 """Looks at what is there, and steers: counters, places, queues, workers. Never used by a worker."""
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from cogworker._engine import control, look
 from cogworker._engine.control import Answer, Pause
+from cogworker._engine.places import Place, Queue
 from cogworker._engine.replies import text
 from cogworker._kinds import Refusal, check_queue_name
 from cogworker._redis.command import Command
 from cogworker._worker.facts import host_of
 from cogworker.app import Cogworker
 from cogworker.errors import CogworkerError, RedisError
+from cogworker.jobs_at import JobsAt
 from cogworker.records import Records
 
 
 class Stats(NamedTuple):
     """Totals since the installation began, and how many jobs lie in each place now.
 
-    ``processed`` counts runs that succeeded, ``failed`` those that did not.
+    ``processed`` counts runs that succeeded, ``failed`` those that did not, ``discarded`` jobs that
+    were dropped on purpose, by themselves, by hand, or as too late.
     """
 
     processed: int
     failed: int
+    discarded: int
     lost_claims: int
     enqueued: int
     in_flight: int
@@ -36,6 +40,9 @@ class DeadJob(NamedTuple):
     died_at: float
     raw: bytes
     payload: dict[str, Any] | None
+
+
+_SETS = {"scheduled": Place.SCHEDULE, "retrying": Place.RETRY, "dead": Place.DEAD}
 
 
 class Beat(NamedTuple):
@@ -55,6 +62,7 @@ class Inspector(Records):
 
     def __init__(self, app: Cogworker) -> None:
         super().__init__(app)
+        self._app = app
 
     def stats(self) -> Stats:
         """Counters and sizes."""
@@ -73,7 +81,7 @@ class Inspector(Records):
 
     def held(self, worker: str) -> int:
         """How many jobs a worker has in flight."""
-        return self._run(look.stats(self._keys, [], [worker]))[4]
+        return self._run(look.stats(self._keys, [], [worker]))[5]
 
     def is_present(self, worker: str) -> bool:
         """Whether a worker's presence has not expired."""
@@ -89,6 +97,19 @@ class Inspector(Records):
             DeadJob(score, raw, look.decoded(raw))
             for raw, score in self._run(look.newest_dead(self._keys, limit))
         ]
+
+    def jobs(self, where: Literal["scheduled", "retrying", "dead"]) -> JobsAt:
+        """The scheduled, retrying or dead jobs, to look at and to move by hand."""
+        if where not in _SETS:
+            raise CogworkerError(
+                f"there are {', '.join(_SETS)} jobs, not {where!r:.100}; "
+                f"for those of a queue there is jobs_in(queue)"
+            )
+        return JobsAt(self._app, _SETS[where])
+
+    def jobs_in(self, queue: str) -> JobsAt:
+        """The jobs in a queue, to look at and to move by hand."""
+        return JobsAt(self._app, Queue(_checked(queue)))
 
     def pause_queue(self, queue: str, by: str = "") -> bool:
         """Have no worker take from a queue, from the very next take on.
@@ -160,11 +181,7 @@ class Inspector(Records):
         return answers
 
     def _pause_queue(self, queue: str, paused: bool, by: str) -> bool:
-        try:
-            name = check_queue_name(queue)
-        except Refusal as refusal:
-            raise CogworkerError(str(refusal)) from None
-        return self._steer(control.pause_queue(self._keys, name, paused, by))
+        return self._steer(control.pause_queue(self._keys, _checked(queue), paused, by))
 
     def _steer(self, command: Command[bool]) -> bool:
         """Do it, then have all workers look at once."""
@@ -173,3 +190,10 @@ class Inspector(Records):
         for bells in control.ring(self._keys, workers):
             self._run(bells)
         return changed
+
+
+def _checked(queue: object) -> str:
+    try:
+        return check_queue_name(queue)
+    except Refusal as refusal:
+        raise CogworkerError(str(refusal)) from None

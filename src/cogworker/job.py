@@ -124,6 +124,9 @@ class Job(Generic[P, R]):
             self._fields["unique"] = chosen.unique
         if chosen.history is not None:
             self._fields["history"] = chosen.history
+        if chosen.tags:
+            self._fields["tags"] = list(dict.fromkeys(chosen.tags))
+        self._expires_in_s = chosen.expires_in_s
         self._lock = lock_of(chosen, self.codec, self.name)
         self._raises = chosen.on_duplicate == "raise"
 
@@ -146,6 +149,7 @@ class Job(Generic[P, R]):
         return Draft(
             *(self.name, self.options.queue, retries, encoded, named, fields, at, delay_s),
             self._raises,
+            self._expires_in_s,
         )
 
     def _draft_through_middleware(
@@ -194,6 +198,7 @@ class CurrentJob(NamedTuple):
     name: str
     queue: str
     attempt: int
+    tags: tuple[str, ...] = ()
 
 
 running: ContextVar[CurrentJob] = ContextVar("cogworker_current_job")

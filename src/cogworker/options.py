@@ -6,8 +6,10 @@
 import difflib
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, fields, replace
+from datetime import timedelta
 from typing import Any, Literal, TypedDict
 
+from cogworker import clock
 from cogworker import retry as retries
 from cogworker._kinds import Refusal, check_queue_name
 from cogworker.errors import DeclarationError
@@ -17,6 +19,9 @@ from cogworker.retry import RetryIn, RetryPolicy
 
 UniqueBy = Sequence[str] | Callable[..., Any]
 OnDuplicate = Literal["skip", "raise"]
+
+MOST_TAGS = 20
+MOST_TAG_CHARACTERS = 100
 
 
 class JobOptions(TypedDict, total=False):
@@ -32,6 +37,8 @@ class JobOptions(TypedDict, total=False):
     retry_in: RetryIn | None
     on_death: DeathHook | None
     skip_middleware: Collection[Callable[..., Any]]
+    expires_in: float | timedelta | None
+    tags: Sequence[str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,6 +64,10 @@ class Options:
     ``on_death`` is called with the payload and the error when the job has been put in dead.
     ``skip_middleware`` are middlewares that this job does not go through, of either chain. A worker
     goes by the declaration for these three.
+
+    ``expires_in``, seconds or a timedelta from when it is due: a worker that takes it later than
+    that discards it. ``tags`` are what it can be found by, 20 printable texts of up to 100
+    characters at most.
     """
 
     queue: str = "default"
@@ -69,6 +80,8 @@ class Options:
     retry_in: RetryIn | None = None
     on_death: DeathHook | None = None
     skip_middleware: Collection[Callable[..., Any]] = ()
+    expires_in: float | timedelta | None = None
+    tags: Sequence[str] = ()
 
     def __post_init__(self) -> None:
         try:
@@ -84,6 +97,12 @@ class Options:
             raise ValueError(f"history must be True, False or None, not {self.history!r:.100}")
         if self.unique_by is not None and self.unique is None:
             raise ValueError("unique_by needs unique, such as unique='until_executed'")
+        if self.expires_in is not None and not _is_wait(self.expires_in):
+            raise ValueError(
+                f"expires_in must be a number of seconds over 0, or a timedelta, "
+                f"not {self.expires_in!r:.100}"
+            )
+        check_tags(self.tags)
         self._check_functions()
 
     def _check_functions(self) -> None:
@@ -95,6 +114,12 @@ class Options:
         if not isinstance(skipped, Collection) or not all(callable(each) for each in skipped):
             raise ValueError(f"skip_middleware must be middlewares in a list, not {skipped!r:.100}")
 
+    @property
+    def expires_in_s(self) -> float | None:
+        """``expires_in`` in seconds."""
+        wait = self.expires_in
+        return wait.total_seconds() if isinstance(wait, timedelta) else wait
+
 
 def declared(job: str, given: dict[str, Any]) -> Options:
     """The options of a declaration. Raises DeclarationError."""
@@ -104,6 +129,24 @@ def declared(job: str, given: dict[str, Any]) -> Options:
 def changed(job: str, options: Options, given: dict[str, Any]) -> Options:
     """Options of which some are changed. Raises DeclarationError."""
     return _made(job, lambda: replace(options, **given), given)
+
+
+def check_tags(tags: object) -> None:
+    """Raises ValueError when they are not what tags may be."""
+    if not isinstance(tags, list | tuple) or len(tags) > MOST_TAGS:
+        raise ValueError(f"tags must be a list of up to {MOST_TAGS} texts, not {tags!r:.100}")
+    for tag in tags:
+        if not isinstance(tag, str) or not 0 < len(tag) <= MOST_TAG_CHARACTERS:
+            raise ValueError(
+                f"a tag is a text of 1 to {MOST_TAG_CHARACTERS} characters, not {tag!r:.100}"
+            )
+        if not tag.isprintable():
+            raise ValueError(f"a tag is printable text, not {tag!r:.100}")
+
+
+def _is_wait(wait: object) -> bool:
+    seconds = wait.total_seconds() if isinstance(wait, timedelta) else wait
+    return clock.is_seconds(seconds) and seconds > 0  # type: ignore[operator]
 
 
 def _made(job: str, make: Callable[[], Options], given: dict[str, Any]) -> Options:

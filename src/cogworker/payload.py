@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from cogworker import clock
 from cogworker.errors import InvalidPayload
 
 UNPARSEABLE = "(unparseable)"
@@ -36,6 +37,7 @@ class Envelope(msgspec.Struct, gc=False, frozen=True):
     lock: Any = None
     lock_waits: Any = 0
     history: Any = None
+    expires_at: Any = None
     tags: Any = None
 
 
@@ -118,6 +120,18 @@ def failures(job: Envelope) -> int:
     """How often a job has failed, whoever wrote its payload."""
     count = job.retry_count
     return count if type(count) is int and count > 0 else 0
+
+
+def expires_at(job: Envelope) -> float | None:
+    """When it is too late to run a job, epoch seconds; None: never, or it says nothing sensible."""
+    moment = job.expires_at
+    return float(moment) if clock.is_seconds(moment) and moment > 0 else None
+
+
+def is_over(job: Envelope, at: float) -> bool:
+    """Whether it is too late, at a time, to run a job."""
+    moment = expires_at(job)
+    return moment is not None and moment <= at
 
 
 def tags(job: Envelope) -> tuple[str, ...]:

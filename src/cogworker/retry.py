@@ -46,6 +46,8 @@ class Outcome(Enum):
     KILLED = "killed"
     """Retries are left, but it is not to have them."""
     DISCARD = "discard"
+    TOO_LATE = "too late"
+    """The retry would come when the job has expired."""
 
 
 class Verdict(NamedTuple):

@@ -128,7 +128,7 @@ def job(number):
 
         for_good = JOBS // 10
         stats = look.stats()
-        assert stats == (JOBS - for_good, 2 * for_good + for_good, 0, 0, 0, 0, 0, for_good)
+        assert stats == (JOBS - for_good, 2 * for_good + for_good, 0, 0, 0, 0, 0, 0, for_good)
         assert look.workers() == []
         runs = Counter()
         for path in tmp_path.glob("ran-*"):

@@ -69,7 +69,7 @@ def job(number):
 
     ran = sorted(lines(tmp_path / "ran"))
     assert ran == sorted([*"01234"] * (1 if keeps else 2))
-    assert look.stats() == (5, 0, 0 if keeps else 5, 0, 0, 0, 0, 0)
+    assert look.stats() == (5, 0, 0, 0 if keeps else 5, 0, 0, 0, 0, 0)
     assert look.workers() == []
 
 

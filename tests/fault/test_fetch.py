@@ -71,7 +71,7 @@ def test_all_jobs_of_a_basic_worker_are_dead_when_it_died(settings, redis):
 
     look = Inspector(app)
     assert [dead.payload["error_class"] for dead in look.dead()] == [DEAD] * 3
-    assert look.stats() == (0, 3, 0, 0, 0, 0, 0, 3)
+    assert look.stats() == (0, 3, 0, 0, 0, 0, 0, 0, 3)
     app.close()
 
 
@@ -140,7 +140,7 @@ def job(number):
     assert other.stop() == 0
     assert sorted(lines(tmp_path / "ran")) == list("012345")
     assert {dead.payload["error_class"] for dead in look.dead()} == {DEAD}
-    assert look.stats() == (1, 5, 0, 0, 0, 0, 0, 5)
+    assert look.stats() == (1, 5, 0, 0, 0, 0, 0, 0, 5)
 
 
 def test_a_stop_puts_a_job_that_began_in_dead_and_gives_back_what_did_not(
@@ -176,7 +176,7 @@ def stuck():
 
     assert [dead.payload["error_class"] for dead in look.dead()] == [DEAD] * 3
     assert "had to stop" in look.dead()[0].payload["error_message"]
-    assert look.stats() == (0, 3, 0, 1, 0, 0, 0, 3)
+    assert look.stats() == (0, 3, 0, 0, 1, 0, 0, 0, 3)
 
 
 def test_a_frozen_basic_worker_that_wakes_changes_nothing(workers, tmp_path, app, look):
@@ -201,7 +201,7 @@ def job():
     frozen.signal(signal.SIGCONT)
     frozen.wait_for("lost claim")
 
-    assert look.stats() == (0, 1, 1, 0, 0, 0, 0, 1)
+    assert look.stats() == (0, 1, 0, 1, 0, 0, 0, 0, 1)
     assert other.stop() == 0
     assert frozen.stop() == 0
     assert lines(tmp_path / "ran") == ["x"]

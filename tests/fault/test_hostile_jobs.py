@@ -205,7 +205,7 @@ def modest(): pass
         app.push({"class": "tasks.modest"})
     eventually(lambda: look.stats()[:2] == (3, 3))
     assert worker.stop() == 0
-    assert look.stats() == (3, 3, 0, 0, 0, 0, 3, 0)
+    assert look.stats() == (3, 3, 0, 0, 0, 0, 0, 3, 0)
     assert look.workers() == []
 
 

@@ -37,7 +37,7 @@ def job(number):
     eventually(lambda: look.stats().processed == 5)
 
     assert sorted(line.split()[0] for line in lines(tmp_path / "ran")) == sorted("0123401234")
-    assert look.stats() == (5, 0, 0, 0, 0, 0, 0, 0)
+    assert look.stats() == (5, 0, 0, 0, 0, 0, 0, 0, 0)
     assert [name for name in look.workers() if f":{doomed.pid}:" in name] == []
 
 
@@ -218,7 +218,7 @@ def job(number):
         eventually(lambda: look.stats().processed == total)
         assert worker.stop() == 0
 
-        assert look.stats() == (total, 0, 0, 0, 0, 0, 0, 0)
+        assert look.stats() == (total, 0, 0, 0, 0, 0, 0, 0, 0)
         ran = lines(tmp_path / "ran")
         assert len(ran) == len(set(ran)) == total, "a job ran twice though nobody died"
         app.close()

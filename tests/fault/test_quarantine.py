@@ -56,7 +56,7 @@ def test_a_damaged_key_holds_up_nothing_and_is_kept_aside(name, when, app, look,
         dies.enqueue()
         aside = app.client.keys.quarantine(key, 1)
         eventually(lambda: redis.get(aside) == b"a mess")
-        eventually(lambda: look.stats() == (1, 2, 0, 0, 0, 0, 1, 1))
+        eventually(lambda: look.stats() == (1, 2, 0, 0, 0, 0, 0, 1, 1))
         assert 0 < redis.ttl(aside) <= 30 * 86400
         eventually(lambda: look.workers() == [worker.identity])
     assert look.workers() == []

@@ -72,7 +72,7 @@ def job(number):
     (tmp_path / "hold").unlink()
 
     assert worker.process.wait(30) == 0
-    assert look.stats() == (2, 0, 0, 4, 0, 0, 0, 0)
+    assert look.stats() == (2, 0, 0, 0, 4, 0, 0, 0, 0)
     assert look.workers() == []
 
 
@@ -117,7 +117,7 @@ def ignores():
     eventually((tmp_path / "began").exists)
 
     assert worker.stop() == 0
-    assert look.stats() == (0, 0, 0, 1, 0, 0, 0, 0)
+    assert look.stats() == (0, 0, 0, 0, 1, 0, 0, 0, 0)
     assert look.workers() == []
     assert (tmp_path / "cleaned").exists() == (kind != "ignores")
     assert jid in str(look.waiting("default")[0])
@@ -244,7 +244,7 @@ def job():
         eventually(lambda: lines(tmp_path / "ended"))
         own.start()
         assert worker.process.wait(30) == 0
-        assert Inspector(app).stats() == (1, 0, 0, 0, 0, 0, 0, 0)
+        assert Inspector(app).stats() == (1, 0, 0, 0, 0, 0, 0, 0, 0)
         assert Inspector(app).workers() == []
         app.close()
 
@@ -272,7 +272,7 @@ def job(): pass
 
     # Before its application is imported nothing catches the signal, nor needs to.
     assert worker.stop() in ((0,) if when != "imports" else (-signal.SIGTERM,))
-    assert look.stats() == (0, 0, 0, 1, 0, 0, 0, 0)
+    assert look.stats() == (0, 0, 0, 0, 1, 0, 0, 0, 0)
     assert look.workers() == []
 
 
@@ -309,6 +309,6 @@ def job(number):
     eventually(lambda: look.stats().processed == total)
     assert worker.stop() == 0
     assert sorted(map(int, lines(tmp_path / "ran"))) == list(range(total))
-    assert look.stats() == (total, 0, 0, 0, 0, 0, 0, 0)
+    assert look.stats() == (total, 0, 0, 0, 0, 0, 0, 0, 0)
     assert look.workers() == []
     assert stopped >= 1

@@ -130,7 +130,7 @@ def test_workers_stop_by_themselves_when_their_parent_is_killed(workers, push, l
     let_go(workers)
     eventually(lambda: not any(is_alive(pid) for pid in pids))
 
-    assert look.stats() == (4, 0, 0, 0, 0, 0, 0, 0)
+    assert look.stats() == (4, 0, 0, 0, 0, 0, 0, 0, 0)
     assert look.workers() == []
 
 
@@ -170,7 +170,7 @@ def test_term_waits_for_running_jobs(to_all, workers, push, look):
     let_go(workers)
 
     assert swarm.process.wait(30) == 0
-    assert look.stats() == (2, 0, 0, 1, 0, 0, 0, 0)
+    assert look.stats() == (2, 0, 0, 0, 1, 0, 0, 0, 0)
     assert "asked to stop again" not in swarm.log
     assert look.workers() == []
 
@@ -205,7 +205,7 @@ def test_a_second_term_does_not_wait(number, workers, push, look):
 
     assert swarm.process.wait(30) == 0
     assert swarm.log.count("interrupting: jobs=1") == 2
-    assert look.stats() == (0, 0, 0, 2, 0, 0, 0, 0)
+    assert look.stats() == (0, 0, 0, 0, 2, 0, 0, 0, 0)
 
 
 def test_a_term_at_any_moment_is_obeyed(workers, look):
@@ -330,7 +330,7 @@ def job(number):
     assert max(counts) == 4
     assert len(started(swarm)) == 16
     assert sorted(map(int, ran(workers))) == list(range(total)), "each job ran once"
-    assert look.stats() == (total, 0, 0, 0, 0, 0, 0, 0)
+    assert look.stats() == (total, 0, 0, 0, 0, 0, 0, 0, 0)
     assert swarm.stop() == 0
 
 

@@ -156,7 +156,7 @@ def test_a_worker_that_is_worn_out_ends_by_itself(app, look):
     worker = app.worker(**QUICK, max_jobs=3, concurrency=2)
     worker.start()
     assert worker.join(30)
-    assert look.stats() == (3, 0, 0, 47, 0, 0, 0, 0)
+    assert look.stats() == (3, 0, 0, 0, 47, 0, 0, 0, 0)
     assert look.workers() == []
 
 
@@ -179,7 +179,7 @@ def test_wearing_out_during_a_stop_hurries_nothing(app, look, tmp_path):
         eventually(lambda: look.stats().processed == 1)
         release[1].set()
         assert worker.join(30)
-    assert look.stats() == (2, 0, 0, 0, 0, 0, 0, 0)
+    assert look.stats() == (2, 0, 0, 0, 0, 0, 0, 0, 0)
 
 
 def test_what_was_given_back_at_a_stop_does_not_begin_afterwards(app, look):

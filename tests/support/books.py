@@ -114,7 +114,7 @@ class Books:
         expected = dict.fromkeys((*self.pushed, *doubtful), 1)
         assert dict(ran) == expected, "a job was lost, or ran twice though nobody died"
         stats = self.look.stats()
-        assert stats == (len(expected) - lost, 0, lost_claims, 0, 0, 0, 0, 0)
+        assert stats == (len(expected) - lost, 0, 0, lost_claims, 0, 0, 0, 0, 0)
         assert self.look.workers() == []
         with redis_client.Redis.from_url(self.app.config.redis_url) as client:
             rest = dump_of(client, self.app.config.namespace)

@@ -60,7 +60,8 @@ class InlineWorker:
         while True:
             started = len(self.started)
             self.turn()
-            if started == len(self.started) and not self.dispatcher.held:
+            settled = not (self.dispatcher.held or self.dispatcher.settlements.pending)
+            if settled and started == len(self.started):
                 return
 
     def promote(self) -> None:

@@ -27,9 +27,10 @@ def beats(keys: Keys) -> Command[list[tuple[bytes, float]]]:
 
 
 def stats(keys: Keys, queues: Sequence[str], workers: Sequence[str]) -> Command[list[int]]:
-    """Processed, failed, lost claims, enqueued, in flight, scheduled, retrying, dead."""
+    """Processed, failed, discarded, lost claims, enqueued, in flight, scheduled, retrying, dead."""
     names = [
-        *(keys.processed, keys.failed, keys.lost_claims, keys.schedule, keys.retry, keys.dead),
+        *(keys.processed, keys.failed, keys.discarded, keys.lost_claims),
+        *(keys.schedule, keys.retry, keys.dead),
         *(keys.queue(name) for name in queues),
         *(keys.in_flight(name) for name in workers),
     ]

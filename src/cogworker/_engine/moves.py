@@ -5,6 +5,7 @@ the worker's next ``turn``. ``promote`` brings scheduled and retrying jobs to th
 ``examine`` and ``rescue`` bring back what a dead worker held.
 """
 
+import secrets
 from collections.abc import Iterable, Sequence
 from itertools import groupby
 from typing import NamedTuple
@@ -135,14 +136,25 @@ class Moves:
             for job in sorted(jobs, key=lambda job: job.queue)
         )
 
+    def put_off(
+        self, place: Place, ref: bytes, payload: bytes, at: float, effects: Effects = ()
+    ) -> Move:
+        """A job of a set is due at another time, epoch seconds."""
+        return move(place, place, (ref, payload, repr(at)), effects)
+
     def postpone(self, place: Place, entries: Sequence[bytes], delay_s: float) -> Move:
         """Entries that could not be promoted are due again after a delay."""
         items = [word for entry in entries for word in (entry, KEEP, f"+{delay_s!r}")]
         return Move(place, place, len(entries), items)
 
-    def move(self, moves: Sequence[Move]) -> Command[Moved]:
-        """Carry out moves, and take no jobs."""
+    def move(self, moves: Sequence[Move], *, answer_again: bool = False) -> Command[Moved]:
+        """Carry out moves, and take no jobs.
+
+        Sent again, it finds the jobs gone, and answers that they are lost; with ``answer_again`` it
+        answers as the first time.
+        """
         plan = Plan(self.keys, (self.keys.queues,))
+        plan.args.append(plan.key(self.keys.call(secrets.token_hex(8))) if answer_again else 0)
         plan.moves(moves)
         return Command("move", scripts.MOVE, plan.keys, plan.args, replies.read_moved)
 

@@ -31,6 +31,16 @@ class Queue(NamedTuple):
     front: bool = False
 
 
+class Within(NamedTuple):
+    """A queue as a source: the job lies among its ``reach`` newest entries, or, below 0, oldest.
+
+    There a job has to be looked for: each entry on the way costs the server some 50 ns, twice.
+    """
+
+    name: str
+    reach: int
+
+
 class Later(NamedTuple):
     """The schedule, or the queue ``name`` when the job turns out to be due already."""
 
@@ -44,5 +54,5 @@ class Trimmed(NamedTuple):
     age_s: float
 
 
-Source = Place | InFlight | Queue
+Source = Place | InFlight | Within
 Target = Place | Queue | Later | Trimmed

@@ -5,7 +5,7 @@ from itertools import chain, groupby
 from typing import NamedTuple
 
 from cogworker._engine.effects import Effects, Verb
-from cogworker._engine.places import InFlight, Later, Place, Queue, Source, Target, Trimmed
+from cogworker._engine.places import InFlight, Later, Place, Queue, Source, Target, Trimmed, Within
 from cogworker._redis.command import Word
 from cogworker._redis.keys import Keys
 
@@ -125,11 +125,11 @@ class Plan:
     def _source(self, source: Source) -> Iterable[Word]:
         if isinstance(source, InFlight):
             return "flight", self.key(self._keys.in_flight(source.worker))
-        if isinstance(source, Queue):
-            return "list", self.key(self._keys.queue(source.name))
+        if isinstance(source, Within):
+            return "list", self.key(self._keys.queue(source.name)), source.reach
         if source is Place.NOWHERE:
             return ("none",)
-        return "set", self._set(source)
+        return "set", self.key(key_of_set(self._keys, source))
 
     def _target(self, target: Target) -> Iterable[Word]:
         if target is Place.NOWHERE:
@@ -142,15 +142,12 @@ class Plan:
             return "later", self.key(self._keys.schedule), *self.queue(target.name)
         if isinstance(target, Trimmed):
             return "set", self.key(self._keys.dead), target.most, target.age_s
-        return "set", self._set(target), 0, 0
+        return "set", self.key(key_of_set(self._keys, target)), 0, 0
 
-    def _set(self, place: Place) -> int:
-        names = {
-            Place.SCHEDULE: self._keys.schedule,
-            Place.RETRY: self._keys.retry,
-            Place.DEAD: self._keys.dead,
-        }
-        return self.key(names[place])
+
+def key_of_set(keys: Keys, place: Place) -> str:
+    """Where the jobs of a set lie."""
+    return {Place.SCHEDULE: keys.schedule, Place.RETRY: keys.retry, Place.DEAD: keys.dead}[place]
 
 
 def _keys_from_the_right(verbs: Sequence[Verb]) -> list[int]:

@@ -34,7 +34,7 @@ def fixed(keys: Keys) -> dict[str, str]:
     return {
         **dict.fromkeys((keys.queues, keys.paused_queues), "set"),
         **dict.fromkeys((keys.schedule, keys.retry, keys.dead, keys.workers), "zset"),
-        **dict.fromkeys((keys.processed, keys.failed, keys.lost_claims), "string"),
+        **dict.fromkeys((keys.processed, keys.failed, keys.discarded, keys.lost_claims), "string"),
         **dict.fromkeys((keys.logged_successes, keys.logged_failures), "stream"),
         **dict.fromkeys((keys.pauses, keys.intake), "hash"),
     }

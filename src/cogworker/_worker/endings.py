@@ -22,6 +22,7 @@ from cogworker.errors import Discard, InvalidPayload, JobAbandoned, JobControl, 
 from cogworker.features.event import Run
 from cogworker.features.transitions import Transitions
 from cogworker.hooks import Hooks
+from cogworker.payload import Envelope
 from cogworker.retry import Outcome, RetryPolicy, Verdict
 
 logger = logging.getLogger("cogworker.worker")
@@ -121,7 +122,7 @@ class Endings:
             _log_failure(delivery, failures, described, "dead")
             self._tell_error(delivery, error, False)
             return self._bury_unreadable(delivery, problem, run)
-        verdict = self._verdict(delivery, raised, failures)
+        verdict = _in_time(envelope, self._verdict(delivery, raised, failures))
         _log_failure(delivery, failures, described, _OUTCOMES[verdict.outcome](verdict))
         self._tell_error(delivery, error, verdict.outcome is Outcome.RETRY)
         if verdict.outcome is Outcome.RETRY:
@@ -130,7 +131,7 @@ class Endings:
                 verdict.delay_s,
                 run,
             )
-        if verdict.outcome is Outcome.DISCARD:
+        if verdict.outcome in (Outcome.DISCARD, Outcome.TOO_LATE):
             return self._transitions.discard(
                 self._worker, delivery.tag, envelope, delivery.queue, run
             )
@@ -177,6 +178,7 @@ _OUTCOMES: Mapping[Outcome, Callable[[Verdict], str]] = {
     Outcome.DEAD: lambda _: "dead",
     Outcome.KILLED: lambda _: "dead",
     Outcome.DISCARD: lambda _: "discarded",
+    Outcome.TOO_LATE: lambda _: "again would be too late, discarded",
 }
 
 
@@ -198,6 +200,13 @@ def _question(delivery: Delivery, failures: int, error: BaseException) -> Callab
     if retry.takes_run(ask):
         return lambda: ask(failures, error, ended_run_of(delivery))
     return lambda: ask(failures, error)
+
+
+def _in_time(job: Envelope, verdict: Verdict) -> Verdict:
+    """A job that would be discarded at its retry is so at once: it would only hold its lock."""
+    if verdict.outcome is Outcome.RETRY and payload.is_over(job, clock.wall() + verdict.delay_s):
+        return Verdict(Outcome.TOO_LATE)
+    return verdict
 
 
 def _shown(raised: BaseException) -> BaseException:

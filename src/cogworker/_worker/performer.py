@@ -68,7 +68,7 @@ class Performer:
         self._middlewares = middlewares
 
     def accept(self, taken: Taken, now: float) -> Delivery | Move:
-        """A delivery to run, or the move that buries something that is not a job."""
+        """A delivery to run, or the move of what is not run: too late, or not a job."""
         try:
             envelope = payload.parse(taken.payload)
         except InvalidPayload as error:
@@ -80,6 +80,9 @@ class Performer:
             )
             wrapped = payload.wrap_unparseable(taken.payload, taken.queue, error, clock.wall())
             return self._transitions.bury_junk(self._worker, taken.tag, wrapped, taken.queue)
+        if envelope.expires_at is not None and payload.is_over(envelope, clock.wall()):
+            logger.info("too late, discarded: %s queue=%s", payload.label(envelope), taken.queue)
+            return self._transitions.discard(self._worker, taken.tag, envelope, taken.queue)
         return Delivery(taken.tag, taken.payload, envelope, self._jobs.get(envelope.class_), now)
 
     def perform(self, delivery: Delivery) -> Move | None:
@@ -127,10 +130,7 @@ class Performer:
             raise UnknownJob(envelope.class_)
         named = None if envelope.kwargs is payload.NO_KWARGS else envelope.kwargs
         args, kwargs = job.codec.decode(envelope.args, named)
-        current = CurrentJob(
-            envelope.jid, envelope.class_, delivery.queue, payload.failures(envelope) + 1
-        )
-        return Call(job.function, args, kwargs, current)
+        return Call(job.function, args, kwargs, _current(delivery))
 
     def _perform_inside(self, delivery: Delivery) -> Any:
         """Run a plain function inside the server middlewares."""
@@ -159,7 +159,7 @@ class Performer:
 
     def _prepare_inside(self, delivery: Delivery) -> tuple["_Prepared", Sequence[Entry]]:
         run = run_of(delivery)
-        running.set(CurrentJob(run.jid, run.name, run.queue, run.attempt))
+        running.set(_current(delivery))
         skipped = () if delivery.job is None else delivery.job.options.skip_middleware
         entries = self._middlewares.without(skipped) if skipped else self._middlewares.entries
         try:
@@ -188,6 +188,14 @@ class Performer:
                 return self.not_run(delivery)
             logger.exception("can't record a failure, moved to dead: tag=%s", delivery.tag)
             return self._transitions.moves.bury(self._worker, delivery.tag, KEEP)
+
+
+def _current(delivery: Delivery) -> CurrentJob:
+    job = delivery.envelope
+    return CurrentJob(
+        *(job.jid, job.class_, delivery.queue, payload.failures(job) + 1),
+        () if job.tags is None else payload.tags(job),
+    )
 
 
 def _call(call: Call) -> Any:

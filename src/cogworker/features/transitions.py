@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 
 from cogworker._engine.effects import Effects
 from cogworker._engine.moves import Moves, NewJob, Waiting
-from cogworker._engine.places import InFlight, Source
+from cogworker._engine.places import InFlight, Place, Source
 from cogworker._engine.plan import Move
 from cogworker.features import Features, Success
 from cogworker.features.event import Event, Kind, Run
@@ -96,6 +96,21 @@ class Transitions:
         """A dead job goes to its queue; refused when another one has its lock."""
         effects = self._effects(Kind.REVIVED, job, queue)
         return self.moves.promote(source, [Waiting(ref, payload, queue, effects)])
+
+    def put_off(
+        self,
+        place: Place,
+        ref: bytes,
+        payload: bytes,
+        job: Envelope,
+        queue: str,
+        at: float,
+        wait_s: float,
+    ) -> Move:
+        """Somebody has a scheduled or retrying job be due at another time, in ``wait_s``."""
+        kind = Kind.RETRYING if place is Place.RETRY else Kind.RESCHEDULED
+        effects = self._effects(kind, job, queue, wait_s)
+        return self.moves.put_off(place, ref, payload, at, effects)
 
     def bury(
         self,

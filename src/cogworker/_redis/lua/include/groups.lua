@@ -1,7 +1,8 @@
 -- @include wake
 -- @include items
 -- Moves jobs in groups. A group has one source, one target and one list of effects:
---   source   none | flight <hash> | set <zset> | list <list>
+--   source   none | flight <hash> | set <zset>
+--            | list <list> <reach>: among so many entries from its left end, or, below 0, its right
 --   target   gone | stay | front <list> <wake> <name> | back <list> <wake> <name>
 --            | set <zset> <most> <age>: most 0 means that it isn't trimmed
 --            | later <zset> <list> <wake> <name>: into the set, or into the queue when due already
@@ -10,13 +11,12 @@
 --            <payload> for front, back, set and later ('' keeps the bytes as they are); <score> for
 --            set and later ('+5' is five seconds from now); then its own words of each effect
 local function move_group()
-  local source = text()
-  local from = source ~= 'none' and key()
+  local source = read_source()
   local target = read_target()
   local effects = read_effects()
   local moved, others = 0, {}
   for i = 1, number() do
-    if move_item(source, from, target, effects) then
+    if move_item(source, target, effects) then
       moved = moved + 1
     else
       others[#others + 1] = i

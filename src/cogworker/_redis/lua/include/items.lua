@@ -22,9 +22,9 @@ local function refuse(ref, verb, why)
 end
 
 -- Puts a job down and picks it up; answers whether that went well.
-local function transfer(source, from, ref, target, payload, score)
+local function transfer(source, ref, target, payload, score)
   if target.kind == 'stay' then return true end
-  if target.kind == 'gone' then return not ref or remove(source, from, ref) == 1 end
+  if target.kind == 'gone' then return not ref or remove(source, ref) == 1 end
   local problem = put(target, payload, score)
   if problem then
     failed[#failed + 1] = ref or payload
@@ -32,18 +32,19 @@ local function transfer(source, from, ref, target, payload, score)
     return false
   end
   -- Moved within one set without a change, it has only got another score.
-  if ref and not (from == target.set and payload == ref) then remove(source, from, ref) end
+  if ref and not (source.key == target.set and payload == ref) then remove(source, ref) end
   return true
 end
 
-local function move_item(source, from, target, effects)
+local function move_item(source, target, effects)
   jobs_read = jobs_read + 1
-  local ref = source ~= 'none' and text()
+  local ref = source.key and text()
   local payload = target.takes_payload and text()
   local score = target.takes_score and text()
   local own, undo = effects.own and read_own(effects), nil
-  local unread = target.kind == 'gone' and not effects.check -- what only goes isn't looked at
-  local here = not ref or (unread and '') or look(source, from, ref)
+  -- What only goes isn't looked at, but for the bounds of looking for it in a list.
+  local unread = target.kind == 'gone' and not effects.check and not source.reach
+  local here = not ref or (unread and '') or look(source, ref)
   if not here then return lose(ref, target.kind) end
   if effects.check then
     local verb, why
@@ -51,7 +52,7 @@ local function move_item(source, from, target, effects)
     if not undo then return refuse(ref, verb, why) end
   end
   if payload == '' then payload = here end
-  if not transfer(source, from, ref, target, payload, score) then
+  if not transfer(source, ref, target, payload, score) then
     if unread then return lose(ref, target.kind) end
     if undo then take_back(undo) end
     return false

@@ -16,16 +16,26 @@ local function read_target()
   return target
 end
 
--- The job's bytes at its source, or nothing.
-local function look(source, from, ref)
-  if source == 'flight' then return redis.call('HGET', from, ref) end
-  if source == 'list' then return redis.call('LPOS', from, ref, 'RANK', -1) and ref end
-  return redis.call('ZSCORE', from, ref) and ref
+local function read_source()
+  local source = {kind = text()}
+  if source.kind ~= 'none' then source.key = key() end
+  if source.kind == 'list' then source.reach = number() end
+  return source
 end
 
-local function remove(source, from, ref)
-  if source == 'flight' then return redis.call('HDEL', from, ref) end
-  if source == 'list' then return redis.call('LREM', from, -1, ref) end
+-- The job's bytes at its source, or nothing. In a list each entry on the way costs some 50 ns.
+local function look(source, ref)
+  local kind, from, reach = source.kind, source.key, source.reach
+  if kind == 'flight' then return redis.call('HGET', from, ref) end
+  if kind ~= 'list' then return redis.call('ZSCORE', from, ref) and ref end
+  local rank, most = reach < 0 and -1 or 1, math.abs(reach)
+  return redis.call('LPOS', from, ref, 'RANK', rank, 'MAXLEN', most) and ref
+end
+
+local function remove(source, ref)
+  local kind, from = source.kind, source.key
+  if kind == 'flight' then return redis.call('HDEL', from, ref) end
+  if kind == 'list' then return redis.call('LREM', from, source.reach < 0 and -1 or 1, ref) end
   return redis.call('ZREM', from, ref)
 end
 
