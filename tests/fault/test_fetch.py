@@ -194,7 +194,7 @@ def job():
     frozen = workers.start(**{**QUICK, "fetch": "basic"})
     app.push({"class": "tasks.job"})
     eventually(lambda: lines(tmp_path / "ran"))
-    frozen.signal(signal.SIGSTOP)
+    frozen.freeze()
     (tmp_path / "hold").unlink()
     other = workers.start(**QUICK)
     eventually(lambda: look.stats().dead == 1)

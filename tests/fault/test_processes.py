@@ -84,7 +84,7 @@ def job(number):
     for number in range(4):
         push("job", number, retry=0)
     eventually(lambda: len(lines(tmp_path / "ran")) == 4)
-    frozen.signal(signal.SIGSTOP)
+    frozen.freeze()
     (tmp_path / "hold").unlink()
 
     other = workers.start(**QUICK)
@@ -118,7 +118,7 @@ def job():
     frozen = workers.start(**settings)
     push("job")
     eventually(lambda: lines(tmp_path / "ran"))
-    frozen.signal(signal.SIGSTOP)
+    frozen.freeze()
     other = workers.start(**settings)
     [identity] = [name for name in look.workers() if f":{frozen.pid}:" in name]
     # Its presence expires; other workers look for the dead many times meanwhile.

@@ -16,7 +16,7 @@ from cogworker import Cogworker, RedisRefused, RedisUnavailable
 from cogworker._worker.loops.heartbeat import BEATS_A_PRESENCE
 
 from support.books import Books
-from support.processes import eventually
+from support.processes import eventually, freeze
 from support.server import free_port, server
 
 QUICK = {
@@ -117,7 +117,7 @@ def test_a_restart_without_its_data_costs_only_what_the_server_had(own, books, s
 def test_a_server_frozen_for_longer_than_the_time_out_keeps_all_jobs(own, books, start):
     worker = start()
     make_busy(books)
-    os.kill(own.pid, signal.SIGSTOP)
+    freeze(own.pid)
     try:
         books.release()
         worker.wait_for(AWAY)
@@ -135,12 +135,12 @@ def test_after_a_freeze_longer_than_any_threshold_no_worker_is_taken_for_dead(ow
     presence_s = BEATS_A_PRESENCE * settings["heartbeat_interval"]
     books.hold(4)
     books.push(300)
-    os.kill(own.pid, signal.SIGSTOP)
+    freeze(own.pid)
     try:
         for worker in crew:
             worker.wait_for("redis is away, trying again: site=heartbeat")
         time.sleep(presence_s + 2)  # not to wait for anything: this is the freeze
-        slow.signal(signal.SIGSTOP)
+        slow.freeze()
     finally:
         os.kill(own.pid, signal.SIGCONT)
     quick.wait_for("redis is back: site=rescuer")

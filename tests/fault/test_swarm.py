@@ -11,7 +11,7 @@ import time
 import pytest
 import redis as redis_client
 
-from support.processes import eventually
+from support.processes import eventually, freeze
 from support.swarms import QUICK, children, is_alive, restart, started
 
 JOB = """
@@ -237,7 +237,7 @@ def hang():
     )
     swarm = workers.swarm("-n", "2", "-t", "0", **{**QUICK, "shutdown_timeout": 0})
     frozen, _ = started(swarm)
-    os.kill(frozen, signal.SIGSTOP)
+    freeze(frozen)
     restart(swarm)
     assert f"killing, it did not stop in time: pid={frozen} seat=0" in swarm.log
     assert f"worker ended: pid={frozen} seat=0 signal=SIGKILL" in swarm.log
@@ -251,7 +251,7 @@ def hang():
     let_go(workers)
 
     frozen = started(swarm)[-1]
-    os.kill(frozen, signal.SIGSTOP)
+    freeze(frozen)
     assert swarm.stop() == 0
     assert swarm.log.count("killing") == 3
 
@@ -338,7 +338,7 @@ def test_a_restart_that_is_not_phased_replaces_all_at_once(workers, look):
     workers.write(JOB)
     swarm = workers.swarm("-n", "3", phased_restart="no", **QUICK)
     old = started(swarm)
-    os.kill(old[0], signal.SIGSTOP)  # the others do not wait for it
+    freeze(old[0])  # the others do not wait for it
     swarm.signal(signal.SIGUSR2)
     swarm.wait_for("worker started: ", times=5)
     os.kill(old[0], signal.SIGCONT)

@@ -19,6 +19,8 @@ from cogworker import embedded
 from cogworker.embedded import EmbeddedServer, find_server
 from cogworker.errors import EmbeddedServerError
 
+from support.processes import freeze
+
 # Waits for a word, says where the server is, then keeps using it until its standard input ends.
 USER = """
 import sys
@@ -263,7 +265,7 @@ def test_a_removed_directory_does_not_harm_its_successor(short_path: Path, name:
 def test_a_directory_can_be_removed_right_after_the_stop(place: Place, short_path: Path) -> None:
     server = EmbeddedServer(place.path).start()
     pid = server.pid
-    os.kill(pid, signal.SIGSTOP)
+    freeze(pid)
     server.stop()
     # Now the guardian waits for the server's end, and looked at the directory before.
     wait_until(lambda: not is_free(place.path / "users.lock", fcntl.LOCK_SH), "it stops")
@@ -347,7 +349,7 @@ def test_who_comes_during_the_shutdown_gets_a_new_server(place: Place) -> None:
     late = place.load_user()
     assert late.stdout is not None
     wait_until(lambda: bool(select.select([late.stdout], [], [], 0)[0]), "it is loaded")
-    os.kill(old, signal.SIGSTOP)  # its shutdown takes as long as this test wants, up to 10 s
+    freeze(old)  # its shutdown takes as long as this test wants, up to 10 s
     try:
         server.stop()
         users = place.path / "users.lock"

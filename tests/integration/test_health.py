@@ -13,7 +13,7 @@ from cogworker._worker.facts import hostname, new_identity
 from cogworker.cli.health import exists, judge
 from cogworker.inspector import Beat, Inspector
 
-from support.processes import eventually
+from support.processes import eventually, freeze
 from support.server import free_port, server
 from support.swarms import QUICK, started
 
@@ -112,7 +112,7 @@ def test_a_swarm_is_healthy_until_its_workers_are_too_few(workers, health):
     assert re.fullmatch(rf"ok: workers=2 host={hostname()} oldest_beat_s=\d+\.\d", line)
     assert health("--workers", "3")[0] == 1
 
-    os.kill(started(swarm)[0], signal.SIGSTOP)
+    freeze(started(swarm)[0])
     eventually(lambda: health("--workers", "2", "--max-age", "2")[0] == 1)
     assert health("--max-age", "2")[0] == 0, "one is enough by default"
     assert health("--workers", "2", COGWORKER_HEARTBEAT_INTERVAL="50")[0] == 0
@@ -146,7 +146,7 @@ def test_a_server_that_is_away_or_refuses(health, tmp_path):
 def test_a_server_that_hangs_is_not_waited_for_long(health, tmp_path):
     with server(tmp_path) as own:
         own.start()
-        os.kill(own.pid, signal.SIGSTOP)
+        freeze(own.pid)
         began = time.monotonic()
         code, line = health(COGWORKER_REDIS_URL=own.url)
         assert time.monotonic() - began < 20, "four tries of two seconds"

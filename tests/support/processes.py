@@ -32,6 +32,23 @@ def lines(path: Path) -> list[str]:
     return path.read_text().splitlines() if path.exists() else []
 
 
+def freeze(pid: int) -> None:
+    """Stop a process by a signal, and wait until it has stopped.
+
+    Its threads go on until one of them has had the processor to take the signal.
+    """
+    os.kill(pid, signal.SIGSTOP)
+
+    def has_stopped() -> bool:
+        states = [
+            stat.read_text().rpartition(")")[2].split()[0]
+            for stat in Path(f"/proc/{pid}/task").glob("*/stat")
+        ]
+        return set(states) <= {"T", "t", "Z"}
+
+    eventually(has_stopped)
+
+
 class WorkerProcess:
     """``cogworker worker``, or ``swarm``, with its log in a file and in a group of its own."""
 
@@ -82,6 +99,9 @@ class WorkerProcess:
 
     def signal(self, number: signal.Signals) -> None:
         self.process.send_signal(number)
+
+    def freeze(self) -> None:
+        freeze(self.pid)
 
     def kill(self) -> None:
         self.process.kill()

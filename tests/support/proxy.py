@@ -4,6 +4,7 @@ It runs an event loop in a thread of its own; the test calls its methods meanwhi
 """
 
 import asyncio
+import socket
 import threading
 from collections import Counter
 from collections.abc import Coroutine, Iterator
@@ -37,8 +38,7 @@ class Proxy:
         self._gate = asyncio.Event()  # shut while connections stall
         self._links: dict[asyncio.Task[Any], asyncio.Event] = {}
         self._writers: set[asyncio.StreamWriter] = set()
-        self._ends = False
-        self._server: asyncio.Server | None = None
+        self._listener: socket.socket | None = None
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
         self._thread.start()
@@ -109,8 +109,11 @@ class Proxy:
     async def _open(self) -> None:
         for gate in (self._gate, *self._links.values()):
             gate.set()
-        if self._server is None:
-            self._server = await asyncio.start_server(self._accept, self._host, self._port)
+        if self._listener is None:
+            family = socket.AF_INET6 if ":" in self._host else socket.AF_INET
+            self._listener = socket.create_server((self._host, self._port), family=family)
+            self._listener.setblocking(False)
+            self._loop.add_reader(self._listener, self._accept, self._listener)
 
     async def _stall(self) -> None:
         for gate in (self._gate, *self._links.values()):
@@ -121,20 +124,17 @@ class Proxy:
         self._gate.set()
 
     async def _shut(self) -> None:
-        if self._server is not None:
-            self._server.close()
-            self._server = None
+        if self._listener is not None:
+            self._loop.remove_reader(self._listener)
+            self._listener.close()
+            self._listener = None
         for link in self._links:
             link.cancel()
         if self._links:
             await asyncio.wait(self._links)
 
     async def _finish(self) -> None:
-        """End everything that is left, also a connection that has only just come.
-
-        One that is closed waits until what it has to write is read, which may be never.
-        """
-        self._ends = True
+        """End everything; a connection that is closed waits until what it has to write is read."""
         while left := asyncio.all_tasks() - {asyncio.current_task()}:
             for task in left:
                 task.cancel()
@@ -144,26 +144,25 @@ class Proxy:
         for _ in range(3):  # transports end in a later round of the loop
             await asyncio.sleep(0)
 
-    def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Known at once: a task that is cancelled before its first step closes nothing itself."""
-        self._writers.add(writer)
-        if self._ends:
-            writer.transport.abort()
-            return
-        task = self._loop.create_task(self._link(reader, writer, self._gate))
-        self._links[task] = self._gate
+    def _accept(self, listener: socket.socket) -> None:
+        """Not by asyncio's server: closed too soon, it forgets to close what it was accepting."""
+        with suppress(OSError):  # whoever it was is gone
+            near, _ = listener.accept()
+            near.setblocking(False)
+            unused = [near]
+            task = self._loop.create_task(self._link(unused, self._gate))
+            self._links[task] = self._gate
+            task.add_done_callback(lambda task: self._links.pop(task))
+            # A task that is cancelled before its first step closes nothing itself.
+            task.add_done_callback(lambda _: [each.close() for each in unused])
 
-        def over(task: asyncio.Task[Any]) -> None:
-            del self._links[task]
-            writer.close()
-
-        task.add_done_callback(over)
-
-    async def _link(
-        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, gate: asyncio.Event
-    ) -> None:
-        writers = [writer]
+    async def _link(self, unused: list[socket.socket], gate: asyncio.Event) -> None:
+        writers: list[asyncio.StreamWriter] = []
         try:
+            reader, writer = await asyncio.open_connection(sock=unused[0])
+            unused.clear()
+            writers.append(writer)
+            self._writers.add(writer)
             await gate.wait()
             far_reader, far_writer = await self._connect()
             writers.append(far_writer)

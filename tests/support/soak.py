@@ -26,7 +26,7 @@ from cogworker import Cogworker
 from cogworker.errors import RedisError
 from cogworker.inspector import Inspector
 
-from support.processes import WorkerProcess, Workers, eventually
+from support.processes import WorkerProcess, Workers, eventually, freeze
 from support.proxy import Proxy, proxy
 from support.server import Server, server
 from support.swarms import children
@@ -159,7 +159,7 @@ class Soak:
         """For less than the threshold, or for more."""
         pid = self.a_worker()
         if pid is not None:
-            os.kill(pid, signal.SIGSTOP)
+            freeze(pid)
             time.sleep(self.chance.choice((1, 3, 14)))
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGCONT)
@@ -175,7 +175,7 @@ class Soak:
         self.own.start()
 
     def freeze_server(self) -> None:
-        os.kill(self.own.pid, signal.SIGSTOP)
+        freeze(self.own.pid)
         time.sleep(self.chance.random() * 5)
         os.kill(self.own.pid, signal.SIGCONT)
 
