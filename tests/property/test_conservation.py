@@ -1,7 +1,7 @@
 """Whatever happens, in whatever order: each job lies in one place, and every count is exact.
 
 The engine on a real server against a dict: jobs are pushed, taken, settled in every way, promoted,
-rescued, given back; workers die and come back; calls are repeated and come late.
+rescued, given back, moved by hand; workers die and come back; calls are repeated and come late.
 """
 
 import secrets
@@ -23,7 +23,7 @@ from hypothesis.stateful import (
 from cogworker import Cogworker
 from cogworker._engine import presence
 from cogworker._engine.moves import NewJob, Waiting
-from cogworker._engine.places import InFlight, Place
+from cogworker._engine.places import InFlight, Place, Within
 
 from support.counting import CountingMoves, back
 from support.times import everything_is_due
@@ -163,6 +163,37 @@ class Conservation(RuleBasedStateMachine):
         for entry, payload in changed.items():
             assert self.jobs.pop(entry) == source.value
             self.jobs[payload] = f"queue:{queue}"
+
+    @rule(
+        data=st.data(),
+        action=st.sampled_from(["drop", "bury", "queue", "put off"]),
+        reach=st.sampled_from([100_000, -100_000]),
+        again=st.booleans(),
+    )
+    def by_hand(self, data, action, reach, again):
+        waiting = sorted(each for each, place in self.jobs.items() if place in PLACES)
+        if not waiting:
+            return
+        payload, changed = data.draw(st.sampled_from(waiting)), self.payload()
+        place = self.jobs[payload]
+        kind, _, queue = place.partition(":")
+        if queue and action in ("queue", "put off"):
+            return
+        source = Within(queue, reach) if queue else Place(kind)
+        if action == "drop":
+            moves, ends = [self.moves.drop(source, payload)], "done"
+        elif action == "bury":
+            moves, ends = [self.moves.bury(source, payload, changed)], "dead"
+        elif action == "queue":
+            moves, ends = self.moves.promote(source, [Waiting(payload, changed, "b")]), "queue:b"
+        else:
+            moves, ends = [self.moves.put_off(source, payload, changed, 9e9)], kind
+        command = self.moves.move(moves, answer_again=True)
+        for _ in range(1 + again):
+            assert not self.run(command).lost
+        del self.jobs[payload]
+        self.jobs[payload if action == "drop" else changed] = ends
+        self.failed += action == "bury"
 
     @invariant()
     def each_job_lies_in_exactly_one_place(self):

@@ -34,7 +34,7 @@ class Queue(NamedTuple):
 class Within(NamedTuple):
     """A queue as a source: the job lies among its ``reach`` newest entries, or, below 0, oldest.
 
-    There a job has to be looked for: each entry on the way costs the server some 50 ns, twice.
+    There a job has to be looked for: each entry on the way costs the server some 60 ns, twice.
     """
 
     name: str

@@ -1,5 +1,5 @@
--- Looks through a part of a place for jobs, from where the last look ended. It looks at a thousand
--- entries, or a megabyte, or until it has found enough.
+-- Looks through a part of a place for jobs, from where the last look ended: a thousand entries, a
+-- megabyte, or until it has found enough.
 -- KEYS   1 the place
 -- ARGV   newest (a list from its left end) | rising | falling (a set, by score), the most to find,
 --        <position> <last> where the last look ended, at first '' and '', <n> texts to have
@@ -8,25 +8,10 @@
 -- a list they are how many entries from its right end were left, whatever is pushed and taken
 -- meanwhile, and the last one's digest. Where is the distance from the left end, or, below 0, from
 -- the right end, whichever is nearer.
--- @include input
-local STEP, MOST, MOST_BYTES, OVERLAP = 50, 1000, 1048576, 20
-local order, limit, from, last = text(), number(), text(), text()
-local place, texts, found, looked, bytes = KEYS[1], {}, {}, 0, 0
-for i = 1, number() do texts[i] = text() end
-
-local function has_all(entry)
-  for _, each in ipairs(texts) do
-    if not string.find(entry, each, 1, true) then return false end
-  end
-  return true
-end
-
--- Answers whether that is enough.
-local function look_at(entry, where)
-  looked, bytes = looked + 1, bytes + #entry
-  if has_all(entry) then found[#found + 1], found[#found + 2] = entry, where end
-  return #found / 2 >= limit or looked >= MOST or bytes >= MOST_BYTES
-end
+-- @include finding
+local OVERLAP = 20
+local place, order, limit, from, last = KEYS[1], text(), number(), text(), text()
+local texts = read_texts()
 
 -- How many entries are left. Jobs that came back to the right end have moved the others on.
 local function left_of_list(size)
@@ -43,11 +28,11 @@ local function look_through_list()
   local size = redis.call('LLEN', place)
   local left = left_of_list(size)
   while left > 0 do
-    local page = redis.call('LRANGE', place, -left, math.min(STEP - left, 0) - 1)
+    local page = redis.call('LRANGE', place, -left, math.min(step() - left, 0) - 1)
     for _, entry in ipairs(page) do
       local where = left > size / 2 and size - left + 1 or -left
       left = left - 1
-      if look_at(entry, where) and left > 0 then return 1, left, redis.sha1hex(entry) end
+      if look_at(entry, where, texts, limit) and left > 0 then return 1, left, redis.sha1hex(entry) end
     end
   end
   return 0, '', ''
@@ -66,12 +51,13 @@ end
 local function look_through_set()
   local rank, range = rank_in_set(), order == 'rising' and 'ZRANGE' or 'ZREVRANGE'
   while true do
-    local page = redis.call(range, place, rank, rank + STEP - 1, 'WITHSCORES')
+    local count = step()
+    local page = redis.call(range, place, rank, rank + count - 1, 'WITHSCORES')
     for i = 1, #page, 2 do
-      if look_at(page[i], page[i + 1]) then return 1, page[i + 1], page[i] end
+      if look_at(page[i], page[i + 1], texts, limit) then return 1, page[i + 1], page[i] end
     end
-    if #page < 2 * STEP then return 0, '', '' end
-    rank = rank + STEP
+    if #page < 2 * count then return 0, '', '' end
+    rank = rank + count
   end
 end
 
