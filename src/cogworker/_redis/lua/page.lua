@@ -32,7 +32,8 @@ local function look_through_list()
     for _, entry in ipairs(page) do
       local where = left > size / 2 and size - left + 1 or -left
       left = left - 1
-      if look_at(entry, where, texts, limit) and left > 0 then return 1, left, redis.sha1hex(entry) end
+      local enough = look_at(entry, where, texts, limit)
+      if enough and left > 0 then return 1, left, redis.sha1hex(entry) end
     end
   end
   return 0, '', ''
