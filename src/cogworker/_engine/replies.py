@@ -36,8 +36,7 @@ class Moved(NamedTuple):
 
     ``lost`` were no longer at their source, and nothing was done for them. ``failed`` could not
     be put down and are where they were, with the server's reason; ``refused`` are there because an
-    effect did not let them go. ``problems`` are damaged keys
-    whose book-keeping had to be left out.
+    effect did not let them go. ``problems`` are damaged keys whose book-keeping had to be left out.
     """
 
     lost: Sequence[bytes] = ()

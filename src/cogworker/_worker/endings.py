@@ -167,9 +167,9 @@ class Endings:
 
     def _bury_unreadable(self, delivery: Delivery, problem: InvalidPayload, run: Run) -> Move:
         """It is no job that anybody could be told of."""
-        kept = payload.wrap_unparseable(delivery.payload, delivery.queue, problem, clock.wall())
-        return self._transitions.bury(
-            self._worker, delivery.tag, kept, delivery.envelope, delivery.queue, run
+        return self._transitions.bury_unreadable(
+            *(self._worker, delivery.tag, delivery.payload, problem, delivery.queue),
+            *(delivery.envelope, run),
         )
 
 

@@ -8,7 +8,7 @@ import logging
 import random
 from collections.abc import Iterable
 
-from cogworker import clock, payload
+from cogworker import payload
 from cogworker._engine.places import InFlight
 from cogworker._engine.plan import Move
 from cogworker._engine.replies import Moved
@@ -79,10 +79,9 @@ class Gate:
                 missing={"queue": delivery.queue},
             )
         except InvalidPayload as problem:
-            wrapped = payload.wrap_unparseable(
-                delivery.payload, delivery.queue, problem, clock.wall()
+            return self._transitions.bury_unreadable(
+                self._worker, delivery.tag, delivery.payload, problem, delivery.queue, job
             )
-            return self._transitions.bury(self._worker, delivery.tag, wrapped, job, delivery.queue)
         return self._transitions.reschedule(
             self._worker, delivery.tag, kept, job, delivery.queue, delay_s
         )

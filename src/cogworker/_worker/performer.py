@@ -78,8 +78,9 @@ class Performer:
                 error,
                 payload.excerpt(taken.payload),
             )
-            wrapped = payload.wrap_unparseable(taken.payload, taken.queue, error, clock.wall())
-            return self._transitions.bury_junk(self._worker, taken.tag, wrapped, taken.queue)
+            return self._transitions.bury_unreadable(
+                self._worker, taken.tag, taken.payload, error, taken.queue
+            )
         if envelope.expires_at is not None and payload.is_over(envelope, clock.wall()):
             logger.info("too late, discarded: %s queue=%s", payload.label(envelope), taken.queue)
             return self._transitions.discard(self._worker, taken.tag, envelope, taken.queue)

@@ -5,13 +5,15 @@ Whoever decides what becomes of a job (client, performer, rescuer, poller, inspe
 
 from collections.abc import Iterable, Sequence
 
+from cogworker import clock
 from cogworker._engine.effects import Effects
 from cogworker._engine.moves import Moves, NewJob, Waiting
 from cogworker._engine.places import InFlight, Place, Source
 from cogworker._engine.plan import Move
+from cogworker.errors import InvalidPayload
 from cogworker.features import Features, Success
 from cogworker.features.event import Event, Kind, Run
-from cogworker.payload import NOT_A_JOB, Envelope
+from cogworker.payload import NOT_A_JOB, Envelope, wrap_unparseable
 
 
 class Transitions:
@@ -124,9 +126,19 @@ class Transitions:
         """A job failed for good."""
         return self.moves.bury(source, ref, payload, self._effects(Kind.DEAD, job, queue, run=run))
 
-    def bury_junk(self, source: Source, ref: bytes, wrapped: bytes, queue: str = "") -> Move:
-        """What was found is no job."""
-        return self.bury(source, ref, wrapped, NOT_A_JOB, queue)
+    def bury_unreadable(
+        self,
+        source: Source,
+        ref: bytes,
+        payload: bytes,
+        problem: InvalidPayload,
+        queue: str | None,
+        job: Envelope = NOT_A_JOB,
+        run: Run | None = None,
+    ) -> Move:
+        """What was found is no job, or some part of it, which had to be read now, can't be."""
+        wrapped = wrap_unparseable(payload, queue, problem, clock.wall())
+        return self.bury(source, ref, wrapped, job, queue or "", run)
 
     def kill(self, source: Source, ref: bytes, payload: bytes, job: Envelope, queue: str) -> Move:
         """Somebody has a waiting job put in dead."""

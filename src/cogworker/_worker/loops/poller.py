@@ -4,7 +4,7 @@ import logging
 import random
 from collections.abc import Callable, Sequence
 
-from cogworker import clock, payload
+from cogworker import payload
 from cogworker._engine.moves import Waiting
 from cogworker._engine.places import Place
 from cogworker._engine.plan import Move
@@ -85,8 +85,7 @@ class Poller(Loop):
                     error,
                     payload.excerpt(entry),
                 )
-                wrapped = payload.wrap_unparseable(entry, None, error, clock.wall())
-                invalid.append(self._transitions.bury_junk(source, entry, wrapped))
+                invalid.append(self._transitions.bury_unreadable(source, entry, entry, error, None))
         return [*self._moves.promote(source, valid), *invalid]
 
     def _postpone(self, moved: Moved, due: Due) -> None:
