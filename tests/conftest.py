@@ -12,6 +12,7 @@ import redis as redis_client
 
 from cogworker import Cogworker
 from cogworker.embedded import EmbeddedServer
+from cogworker.inspector import Inspector
 
 from support import processes
 from support.dump import Dump, dump_of
@@ -52,6 +53,11 @@ def app(settings: dict[str, Any]) -> Iterator[Cogworker]:
     app = Cogworker(**settings)
     yield app
     app.close()
+
+
+@pytest.fixture
+def look(app: Cogworker) -> Inspector:
+    return Inspector(app)
 
 
 @pytest.fixture

@@ -1,14 +1,9 @@
 """The code of docs/middleware.md and docs/retries.md, each run as one program, with a worker."""
 
-import os
-import re
-import subprocess
-import sys
-from pathlib import Path
-
 import pytest
 
-DOCS = Path(__file__).parents[2] / "docs"
+from support.pages import DOCS, blocks, run_program
+
 WORK = """
 import time
 from cogworker.inspector import Inspector
@@ -39,23 +34,11 @@ print(count())
     ],
 )  # fmt: skip
 def test_the_page_s_code_runs(page, wanted, said, tmp_path, settings):
-    blocks = re.findall(r"^```python\n(.*?)^```$", (DOCS / page).read_text("utf-8"), re.M | re.S)
     program = tmp_path / "tests_page.py"
-    program.write_text("\n".join(blocks) + WORK.format(wanted=wanted))
+    program.write_text("\n".join(blocks(DOCS / page)) + WORK.format(wanted=wanted))
 
-    ran = subprocess.run(
-        [sys.executable, "-W", "error", program.name],
-        cwd=tmp_path,
-        env={
-            **os.environ,
-            "REDIS_URL": settings["redis_url"],
-            "COGWORKER_NAMESPACE": settings["namespace"],
-        },
-        check=True,
-        capture_output=True,
-        text=True,
-    )
+    printed = run_program(program, settings)
 
-    assert f"{wanted}\n" in ran.stdout
+    assert f"{wanted}\n" in printed
     for line in said:
-        assert line in ran.stdout
+        assert line in printed

@@ -6,29 +6,25 @@ import re
 import signal
 import subprocess
 import sys
-from pathlib import Path
 
 from cogworker.embedded import EmbeddedServer
 
+from support.pages import DOCS, ROOT, blocks
 from support.processes import eventually
 
-README = Path(__file__).parents[2] / "README.md"
-DEPLOY = README.parent / "docs" / "deploy.md"
-
-
-def blocks(language, page=README):
-    return re.findall(rf"^```{language}\n(.*?)^```$", page.read_text("utf-8"), re.M | re.S)
+README = ROOT / "README.md"
+DEPLOY = DOCS / "deploy.md"
 
 
 def test_the_first_job_runs_as_told(tmp_path):
-    tasks, enqueue, policies, look, steer, inside = blocks("python")
+    tasks, enqueue, policies, look, steer, inside = blocks(README)
     (tmp_path / "tasks.py").write_text(tasks)
     (tmp_path / "enqueue.py").write_text(enqueue)
     (tmp_path / "policies.py").write_text(policies)
     (tmp_path / "look.py").write_text(look)
     (tmp_path / "steer.py").write_text(steer)
     (tmp_path / "inside.py").write_text(inside)
-    [command] = re.findall(r"^cogworker (worker -r .*)$", "".join(blocks("sh")), re.M)
+    [command] = re.findall(r"^cogworker (worker -r .*)$", "".join(blocks(README, "sh")), re.M)
     log = tmp_path / "worker.log"
     python = [sys.executable, "-W", "error"]
     environment = {**os.environ, "PYTHONPATH": str(tmp_path)}
@@ -63,9 +59,9 @@ def test_the_first_job_runs_as_told(tmp_path):
 
 
 def test_the_swarm_runs_as_told(tmp_path):
-    (tmp_path / "tasks.py").write_text(blocks("python")[0])
-    [command] = re.findall(r"^cogworker (swarm -r .*)$", "".join(blocks("sh")), re.M)
-    [unit], [docker] = blocks("ini", DEPLOY), blocks("dockerfile", DEPLOY)
+    (tmp_path / "tasks.py").write_text(blocks(README)[0])
+    [command] = re.findall(r"^cogworker (swarm -r .*)$", "".join(blocks(README, "sh")), re.M)
+    [unit], [docker] = blocks(DEPLOY, "ini"), blocks(DEPLOY, "dockerfile")
     assert f"/cogworker {command}\n" in unit
     assert f"CMD {json.dumps(['cogworker', *command.split()])}\n" in docker
     log = tmp_path / "swarm.log"
@@ -99,7 +95,7 @@ def test_the_swarm_runs_as_told(tmp_path):
 def test_the_example_file_of_settings_is_accepted(tmp_path):
     from cogworker.config import load
 
-    [text] = blocks("yaml")
+    [text] = blocks(README, "yaml")
     (tmp_path / "file.yml").write_text(text)
 
     config = load(environ={}, file=tmp_path / "file.yml")

@@ -2,13 +2,6 @@
 
 import pytest
 
-from cogworker.inspector import Inspector
-
-
-@pytest.fixture
-def look(app):
-    return Inspector(app)
-
 
 @pytest.fixture
 def push(app):

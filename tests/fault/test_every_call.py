@@ -14,8 +14,9 @@ import pytest
 from cogworker import BulkRefused, Cogworker, RedisRefused, current_job
 from cogworker.retry import RetryPolicy
 
-from support.flaky import FULL, MODES, Death, Fault, FlakyConnector
+from support.flaky import MODES, Fault, FlakyConnector
 from support.inline import InlineWorker
+from support.lives import Life
 from support.throughput import pop_throughput
 from support.times import all_workers_are_dead, everything_is_due
 
@@ -144,6 +145,9 @@ def check_books(dump, ledger, *, died):
 ALL = ("held", "once", "one", "many", "later", "again", "dead")
 
 
+LIFE = Life(Ledger, make_app, live, finish, check_books)
+
+
 def test_a_life_without_faults_balances(settings, redis, dump):
     ledger = Ledger()
 
@@ -155,53 +159,11 @@ def test_a_life_without_faults_balances(settings, redis, dump):
 
 @pytest.mark.parametrize("mode", MODES)
 def test_a_life_balances_whichever_call_fails(mode, settings, redis, dump):
-    calls = count_calls(settings, redis)
-
-    for at in range(1, calls + 1):
-        clear(settings, redis)
-        ledger = Ledger()
-        app = make_app(settings, Fault(at, mode), ledger)
-        died = False
-        try:
-            live(app, redis, ledger)
-        except Death:
-            died = True
-            all_workers_are_dead(redis, app.client.keys)
-            finish(make_app(settings, Fault(), ledger), redis)
-        assert died == mode.startswith("dies")
-        try:
-            check_books(dump, ledger, died=died)
-        except AssertionError as error:
-            raise AssertionError(f"call {at} of {calls} {mode}: {error}") from error
-        assert ledger.refused == []
+    LIFE.balances_whichever_call_fails(mode, settings, redis, dump)
 
 
 def test_a_life_balances_whichever_call_finds_the_server_full(settings, redis, dump):
     """A push is refused then, and nothing of it is enqueued; all other calls work."""
-    calls = count_calls(settings, redis)
-
-    refused = []
-    for at in range(1, calls + 1):
-        clear(settings, redis)
-        ledger = Ledger()
-        try:
-            live(make_app(settings, Fault(at, FULL, redis), ledger), redis, ledger)
-            assert not set(ledger.refused) & set(ledger.runs)
-            check_books(dump, ledger, died=False)
-        except Exception as error:
-            raise AssertionError(f"call {at} of {calls} {FULL}: {error}") from error
-        refused += ledger.refused
+    refused = LIFE.balances_whichever_call_finds_the_server_full(settings, redis, dump)
 
     assert refused == list(ALL)
-
-
-def count_calls(settings, redis):
-    clean = Fault()
-    live(make_app(settings, clean, Ledger()), redis, Ledger())
-    assert clean.count > 20
-    return clean.count
-
-
-def clear(settings, redis):
-    for key in redis.scan_iter(settings["namespace"].replace("{", "\\{") + "*"):
-        redis.delete(key)

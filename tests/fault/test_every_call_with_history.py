@@ -13,6 +13,7 @@ from cogworker.features.logged import UNREADABLE
 from cogworker.inspector import Inspector
 from cogworker.retry import RetryPolicy
 
+from support.dump import clear
 from support.flaky import MODES, Death, Fault, FlakyConnector
 from support.inline import InlineWorker
 from support.throughput import pop_throughput
@@ -126,7 +127,7 @@ def test_the_log_is_exact_whichever_call_fails(mode, settings, redis, dump):
     assert clean.count > 20
 
     for at in range(1, clean.count + 1):
-        clear(settings, redis)
+        clear(redis, settings["namespace"])
         runs, died = Counter(), False
         healthy = make_app(settings, Fault(), runs)
         try:
@@ -140,8 +141,3 @@ def test_the_log_is_exact_whichever_call_fails(mode, settings, redis, dump):
             check_books(dump, healthy, runs, died=died)
         except AssertionError as error:
             raise AssertionError(f"call {at} of {clean.count} {mode}: {error}") from error
-
-
-def clear(settings, redis):
-    for key in redis.scan_iter(settings["namespace"].replace("{", "\\{") + "*"):
-        redis.delete(key)

@@ -15,10 +15,11 @@ import pytest
 
 from cogworker import Cogworker, Discard, RedisRefused, Reschedule, Retry, current_job
 
-from support.flaky import FULL, MODES, Death, Fault, FlakyConnector
+from support.flaky import MODES, Fault, FlakyConnector
 from support.inline import InlineWorker
+from support.lives import Life
 from support.throughput import pop_throughput
-from support.times import all_workers_are_dead, everything_is_due
+from support.times import everything_is_due
 
 
 class Books(NamedTuple):
@@ -172,6 +173,9 @@ def outcomes(log):
     return tuple(entry.split(b'"outcome":"')[1].split(b'"')[0].decode() for entry in log)
 
 
+LIFE = Life(Ledger, make_app, live, finish, check_books)
+
+
 def test_a_life_without_faults_balances(settings, redis, dump):
     ledger = Ledger()
 
@@ -183,52 +187,10 @@ def test_a_life_without_faults_balances(settings, redis, dump):
 
 @pytest.mark.parametrize("mode", MODES)
 def test_a_life_balances_whichever_call_fails(mode, settings, redis, dump):
-    calls = count_calls(settings, redis)
-
-    for at in range(1, calls + 1):
-        clear(settings, redis)
-        ledger = Ledger()
-        app = make_app(settings, Fault(at, mode), ledger)
-        died = False
-        try:
-            live(app, redis, ledger)
-        except Death:
-            died = True
-            all_workers_are_dead(redis, app.client.keys)
-            finish(make_app(settings, Fault(), ledger), redis)
-        assert died == mode.startswith("dies")
-        try:
-            check_books(dump, ledger, died=died)
-        except AssertionError as error:
-            raise AssertionError(f"call {at} of {calls} {mode}: {error}") from error
-        assert ledger.refused == []
+    LIFE.balances_whichever_call_fails(mode, settings, redis, dump)
 
 
 def test_a_life_balances_whichever_call_finds_the_server_full(settings, redis, dump):
-    calls = count_calls(settings, redis)
-
-    refused = []
-    for at in range(1, calls + 1):
-        clear(settings, redis)
-        ledger = Ledger()
-        try:
-            live(make_app(settings, Fault(at, FULL, redis), ledger), redis, ledger)
-            assert not set(ledger.refused) & set(ledger.runs)
-            check_books(dump, ledger, died=False)
-        except Exception as error:
-            raise AssertionError(f"call {at} of {calls} {FULL}: {error}") from error
-        refused += ledger.refused
+    refused = LIFE.balances_whichever_call_finds_the_server_full(settings, redis, dump)
 
     assert refused == list(EXPECTED)
-
-
-def count_calls(settings, redis):
-    clean = Fault()
-    live(make_app(settings, clean, Ledger()), redis, Ledger())
-    assert clean.count > 20
-    return clean.count
-
-
-def clear(settings, redis):
-    for key in redis.scan_iter(settings["namespace"].replace("{", "\\{") + "*"):
-        redis.delete(key)

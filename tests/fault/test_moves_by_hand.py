@@ -13,6 +13,7 @@ import pytest
 from cogworker import Cogworker
 from cogworker.inspector import Inspector
 
+from support.dump import clear
 from support.flaky import FULL, MODES, Death, Fault, FlakyConnector
 from support.throughput import pop_throughput
 
@@ -131,8 +132,7 @@ def test_whichever_call_fails(mode, settings, redis, dump, app):
     live(app_with(settings, clean))
 
     for at in range(1, clean.count + 1):
-        for key in redis.scan_iter(settings["namespace"].replace("{", "\\{") + "*"):
-            redis.delete(key)
+        clear(redis, settings["namespace"])
         seed(redis, keys)
         died, answers = False, {}
         try:

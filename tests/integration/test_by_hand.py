@@ -10,7 +10,6 @@ import pytest
 from cogworker import CogworkerError, RedisRefused
 from cogworker._engine.places import Queue
 from cogworker.by_hand import Outcome
-from cogworker.inspector import Inspector
 from cogworker.jobs_at import JobsAt
 
 from support.inline import InlineWorker
@@ -33,11 +32,6 @@ NO_QUEUE = [
     b'{"class": "x", "jid": "j2", "queue": ""}',
     b'{"class": "x", "jid": "j3", "queue": 7}',
 ]
-
-
-@pytest.fixture
-def look(app):
-    return Inspector(app)
 
 
 @pytest.fixture

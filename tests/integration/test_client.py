@@ -30,11 +30,6 @@ from support.server import server
 
 
 @pytest.fixture
-def look(app):
-    return Inspector(app)
-
-
-@pytest.fixture
 def greet(app):
     @app.job(name="greet", queue="mail", retry=3)
     def greet(name: str, *, loud: bool = False):

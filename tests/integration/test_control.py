@@ -14,11 +14,6 @@ QUICK = {"poll_interval": 0.05, "heartbeat_interval": 0.1, "shutdown_timeout": 5
 
 
 @pytest.fixture
-def look(app):
-    return Inspector(app)
-
-
-@pytest.fixture
 def job(app):
     @app.job
     def job():

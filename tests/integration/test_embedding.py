@@ -10,18 +10,12 @@ import threading
 import pytest
 
 from cogworker import CogworkerError, ConfigError
-from cogworker.inspector import Inspector
 
 from support.processes import eventually
 from support.server import server
 from support.throughput import pop_throughput
 
 QUICK = {"poll_interval": 0.05, "heartbeat_interval": 0.1, "shutdown_timeout": 5}
-
-
-@pytest.fixture
-def look(app):
-    return Inspector(app)
 
 
 def test_a_worker_runs_in_a_block_and_leaves_no_trace(app, look, dump):

@@ -9,16 +9,10 @@ from datetime import UTC, datetime
 import pytest
 
 from cogworker import Discard, Reschedule, Retry, RetryPolicy, current_job
-from cogworker.inspector import Inspector
 
 from support.inline import InlineWorker
 from support.processes import eventually
 from support.times import everything_is_due
-
-
-@pytest.fixture
-def look(app):
-    return Inspector(app)
 
 
 @pytest.fixture

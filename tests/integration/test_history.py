@@ -10,7 +10,6 @@ from cogworker import Cogworker, CogworkerError, RetryPolicy
 from cogworker._engine.places import InFlight, Place
 from cogworker._engine.plan import move
 from cogworker.features.event import Event, Kind, Run
-from cogworker.inspector import Inspector
 from cogworker.payload import encode, parse
 from cogworker.records import MOST_DECODED
 
@@ -25,11 +24,6 @@ def app(settings):
     app = Cogworker(**settings, history=True)
     yield app
     app.close()
-
-
-@pytest.fixture
-def look(app):
-    return Inspector(app)
 
 
 @pytest.fixture

@@ -35,11 +35,6 @@ def app(settings):
 
 
 @pytest.fixture
-def look(app):
-    return Inspector(app)
-
-
-@pytest.fixture
 def seen():
     return []
 

@@ -27,11 +27,6 @@ from support.processes import eventually
 
 
 @pytest.fixture
-def look(app):
-    return Inspector(app)
-
-
-@pytest.fixture
 def seen():
     return []
 

@@ -14,16 +14,10 @@ from pathlib import Path
 import pytest
 
 from cogworker._worker.host import Host
-from cogworker.inspector import Inspector
 from cogworker.worker import Worker
 
 from support.processes import eventually
 from support.swarms import QUICK, children, is_alive, restart, started
-
-
-@pytest.fixture
-def look(app):
-    return Inspector(app)
 
 
 @pytest.fixture

@@ -24,11 +24,6 @@ def app(settings):
     app.close()
 
 
-@pytest.fixture
-def look(app):
-    return Inspector(app)
-
-
 @contextmanager
 def working(app):
     worker = app.worker()

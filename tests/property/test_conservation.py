@@ -26,6 +26,7 @@ from cogworker._engine.moves import NewJob, Waiting
 from cogworker._engine.places import InFlight, Place, Within
 
 from support.counting import CountingMoves, back
+from support.dump import clear
 from support.times import everything_is_due
 
 QUEUES = ("a", "b")
@@ -227,8 +228,7 @@ class Conservation(RuleBasedStateMachine):
 
     def teardown(self):
         if hasattr(self, "app"):
-            for key in self.redis.scan_iter(self.app.config.namespace.replace("{", "\\{") + "*"):
-                self.redis.delete(key)
+            clear(self.redis, self.app.config.namespace)
             self.app.close()
             self.redis.close()
 

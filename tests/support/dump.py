@@ -1,6 +1,6 @@
 """All keys of an installation, with what they hold."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import redis as redis_client
@@ -18,8 +18,18 @@ def dump_of(redis: redis_client.Redis, namespace: str) -> Dump:
         b"zset": lambda key: dict(redis.zrange(key, 0, -1, withscores=True)),
         b"stream": lambda key: [fields for _, fields in redis.xrange(key)],
     }
-    pattern = namespace.replace("{", "\\{").replace("}", "\\}") + ":*"
     return {
         key.decode().removeprefix(namespace + ":"): readers[redis.type(key)](key)
-        for key in redis.scan_iter(pattern, count=1000)
+        for key in _keys_of(redis, namespace)
     }
+
+
+def clear(redis: redis_client.Redis, namespace: str) -> None:
+    """Delete all keys of a namespace."""
+    for key in _keys_of(redis, namespace):
+        redis.delete(key)
+
+
+def _keys_of(redis: redis_client.Redis, namespace: str) -> Iterator[bytes]:
+    pattern = namespace.replace("{", "\\{").replace("}", "\\}") + ":*"
+    yield from redis.scan_iter(pattern, count=1000)
