@@ -47,7 +47,7 @@ def test_a_job_that_may_run_once_is_dead_when_its_worker_died_and_others_run_aga
     [dead] = look.dead()
     assert dead.payload["error_class"] == DEAD
     assert dead.payload["error_message"].startswith("its worker died while it held it")
-    assert look.stats()[:3] == (1, 1, 0)
+    assert look.stats()[:4] == (1, 1, 0, 0)
     assert look.stats().in_flight == 0
 
 
@@ -336,7 +336,7 @@ def test_async_producers_do_without_time_too(tmp_path):
             pass
 
         asyncio.run(program(app, job))
-        assert Inspector(app).stats()[3:6] == (4, 0, 1)
+        assert Inspector(app).stats()[4:7] == (4, 0, 1)
         own.client.zadd(app.client.keys.workers, {"host:1:a": own.client.time()[0] - 5})
         [beat] = Inspector(app).beats()
         assert 4 < beat.age_s < 60

@@ -103,7 +103,7 @@ def test_a_run_that_ends_while_its_worker_closes_counts_and_does_not_run_again(a
     worker.perform(runs_on)  # too late: it has been given back
     worker.dispatcher.step()
 
-    assert look.stats()[:5] == (1, 0, 0, 1, 0)
+    assert look.stats()[:6] == (1, 0, 0, 0, 1, 0)
     worker.leave()
 
 
@@ -120,7 +120,7 @@ def test_what_ended_while_redis_was_away_is_settled_before_its_worker_leaves(app
     worker.dispatcher.settle_rest()
     worker.leave()
 
-    assert look.stats()[:5] == (1, 0, 0, 1, 0)
+    assert look.stats()[:6] == (1, 0, 0, 0, 1, 0)
 
 
 def test_what_is_given_back_by_several_moves_keeps_its_order(app, look, ran):

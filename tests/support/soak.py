@@ -228,7 +228,7 @@ class Soak:
         self.look.resume_queue("default")
         for worker in self.look.workers():
             self.look.resume_worker(worker)
-        eventually(lambda: sum(self.look.stats()[3:7]) == 0, 240)
+        eventually(lambda: sum(self.look.stats()[4:8]) == 0, 240)
         for swarm in self.swarms:
             assert swarm.stop(60) == 0
         runs = self.runs()
