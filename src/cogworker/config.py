@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any, Literal
 from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit
 
+from cogworker import _config_file as config_file
 from cogworker import _kinds as kinds
 from cogworker._kinds import (
     DAY,
@@ -43,7 +44,6 @@ _log = logging.getLogger(__name__)
 _PREFIX = "COGWORKER_"
 _told: set[str] = set()
 """Misspelt environment variables that were logged."""
-_REFERENCE = re.compile(r"\$\{([A-Za-z_]\w*)(?::-([^}]*))?\}", re.ASCII)
 
 
 def _setting(default: Any, kind: Kind, doc: str, fallback: str | None = None) -> Any:
@@ -349,52 +349,5 @@ def _from_file(file: str | Path | None, environ: Mapping[str, str]) -> _Values:
         return
     source = f"file {printable(str(path))}"
     named = "" if file is not None else f", named by the environment variable {_PREFIX}CONFIG"
-    content = _parse_yaml(path, source + named)
-    filled = {key: _fill(value, environ, key, source) for key, value in content.items()}
-    yield from _from_mapping(filled, source, reads=True)
-
-
-def _parse_yaml(path: Any, source: str) -> dict[Any, Any]:
-    import yaml  # only here: it takes longer to import than all of the rest
-
-    try:
-        text = Path(path).read_bytes()
-    except (OSError, ValueError) as error:  # ValueError: a NUL in the path
-        reason = getattr(error, "strerror", None) or error
-        raise ConfigError("config", f"can't be read: {reason}", source) from None
-    try:
-        content = yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        mark, problem = getattr(error, "problem_mark", None), getattr(error, "problem", None)
-        line = f" (line {mark.line + 1})" if mark else ""
-        # What PyYAML quotes may be a password (*name is an alias, !name a tag), if it is not a
-        # single character or a '<token>'.
-        quoted = re.compile(r"""('[^!].?'|'<[a-z ]+>')|['"].*""", re.DOTALL)
-        reason = quoted.sub(lambda m: m[1] or "'...'", problem or "a character is not allowed")
-        raise ConfigError("config", f"is not YAML: {reason}{line}", source) from None
-    except Exception as error:  # PyYAML lets many through, such as a ValueError for 2024-99-99
-        problem = f"has a value that YAML can't read ({type(error).__name__})"
-        raise ConfigError("config", problem, source) from None
-    if content is not None and not isinstance(content, dict):
-        problem = f"must be a mapping of settings, not a {type(content).__name__}"
-        raise ConfigError("config", problem, source)
-    return content or {}  # None is a file of comments
-
-
-def _fill(value: Any, environ: Mapping[str, str], key: object, source: str, depth: int = 2) -> Any:
-    """Replace ``${NAME}`` and ``${NAME:-default}`` in a value and in the items of its lists."""
-
-    def replace(match: re.Match[str]) -> str:
-        name, default = match.groups()
-        if default is None and name not in environ:
-            problem = f"needs the environment variable {name}; set it or write ${{{name}:-default}}"
-            raise ConfigError(printable(key), problem, source)
-        return environ.get(name) or default or ""
-
-    if isinstance(value, str) and _REFERENCE.search(value):
-        return _REFERENCE.sub(replace, value) or None  # empty: not given, as in the environment
-    if isinstance(value, list) and depth:  # [[name, weight]] is as deep as anything can be
-        return [_fill(item, environ, key, source, depth - 1) for item in value]
-    if isinstance(value, dict) and depth:
-        return {k: _fill(v, environ, key, source, depth - 1) for k, v in value.items()}
-    return value
+    content = config_file.parse(path, source + named)
+    yield from _from_mapping(config_file.filled(content, environ, source), source, reads=True)
