@@ -14,6 +14,8 @@ from datetime import timedelta
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
+from cogworker.periodic import Entry, entry_of
+
 _SCHEMES = ("redis://", "rediss://", "valkey://", "valkeys://", "unix://", "sentinel://")
 DAY = 86_400.0
 # Python's locks and sockets overflow at waits of some 290 years.
@@ -293,6 +295,19 @@ def sentinel_settings(url: str) -> dict[str, Any]:
     raise _refusal("sentinel://[user:password@]host:port,host:port/master[/database]", url)
 
 
+def _check_entry(value: Any) -> Entry:
+    if isinstance(value, Entry):
+        return value
+    if not isinstance(value, Mapping) or not isinstance(value.get("job"), str):
+        raise _refusal("a list of entries, each a mapping with cron or every, and job", value)
+    every = value.get("every")
+    given = {**value, "every": _read_seconds(every) if isinstance(every, str) else every}
+    try:
+        return entry_of({str(name): each for name, each in given.items()})
+    except ValueError as error:
+        raise Refusal(str(error)) from None
+
+
 SIZE = Kind(_check_size, _read_size)
 FLAG = Kind(_check_flag, _read_flag)
 PORT = whole(1, 65_535)
@@ -307,6 +322,7 @@ NAMESPACE = _text(
 QUEUES = Kind(_check_queues, str.split)
 LABELS = _items(LINE.check, "a list of texts", str.split)
 SENTINELS = _items(_check_sentinel, "a list of 'host:port'", lambda t: t.replace(",", " ").split())
+PERIODIC = _items(_check_entry, "a list of entries", str)
 PASSWORD = Kind(check_password)
 HOST = Kind(check_host)
 URL = Kind(check_url)

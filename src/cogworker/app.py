@@ -3,6 +3,7 @@
 import inspect
 import sys
 from collections.abc import Callable, Mapping
+from datetime import timedelta
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar, Unpack, overload
 
@@ -20,6 +21,7 @@ from cogworker.middleware import Middleware
 from cogworker.options import JobOptions, check_tags
 from cogworker.outgoing import outgoing, payload_fields, send_through
 from cogworker.payload import new_jid
+from cogworker.timetable import PeriodicOptions, Timetable
 from cogworker.worker import Worker
 
 P = ParamSpec("P")
@@ -40,6 +42,7 @@ class Cogworker:
         self._file = config_file
         self._settings = settings
         self.jobs: dict[str, Job[..., Any]] = {}
+        self.timetable = Timetable()
         self.client = Client(configuration.load(file=config_file, arguments=settings))
 
     @property
@@ -120,6 +123,56 @@ class Cogworker:
 
         return declare_as_job if function is None else declare_as_job(function)
 
+    @overload
+    def periodic(
+        self,
+        cron: str | None = None,
+        job: None = None,
+        /,
+        *,
+        every: float | timedelta | None = None,
+        **options: Unpack[PeriodicOptions],
+    ) -> Callable[[Callable[P, R]], Job[P, R]]: ...
+
+    @overload
+    def periodic(
+        self,
+        cron: str | None,
+        job: Callable[P, R],
+        /,
+        *,
+        every: float | timedelta | None = None,
+        **options: Unpack[PeriodicOptions],
+    ) -> Job[P, R]: ...
+
+    def periodic(
+        self,
+        cron: str | None = None,
+        job: Callable[..., Any] | None = None,
+        /,
+        *,
+        every: float | timedelta | None = None,
+        **options: Unpack[PeriodicOptions],
+    ) -> Any:
+        """Have workers push a job again and again: above a declaration, or with the job given.
+
+        ``cron`` is a line of five fields, of six with seconds first, or ``@hourly``, ``@daily``,
+        ``@weekly``, ``@monthly``, ``@yearly``, in the time zone ``timezone``, by default UTC;
+        ``every`` an interval in whole seconds instead, counted from the epoch. The job gets
+        ``args`` and ``kwargs``, and has its own ``queue`` and ``retry`` unless others are given.
+        With ``unique="until_executed"`` a time slot is skipped while the job of an earlier one is
+        not over. ``name`` is shown. ``catch_up`` is the setting ``periodic_catch_up`` for this
+        entry. A plain function becomes a job. Raises DeclarationError.
+        """
+        given = {"cron": cron, "every": every, **options}
+
+        def declared(function: Callable[..., Any]) -> Job[..., Any]:
+            job = function if isinstance(function, Job) else self.job(function)
+            self.timetable.declare(job, given)
+            return job
+
+        return declared if job is None else declared(job)
+
     def push(self, payload: Mapping[str, Any]) -> str | None:
         """Push a payload as it is, for example for a worker written in another language.
 
@@ -141,7 +194,7 @@ class Cogworker:
         application's. Raises ConfigError.
         """
         config = configuration.for_worker(self.config, settings)
-        return Worker(self.client, self.jobs, config)
+        return Worker(self.client, self.jobs, self.timetable, config)
 
     def close(self) -> None:
         """Close the connections of synchronous calls; later calls open new ones."""

@@ -36,6 +36,7 @@ from cogworker._kinds import (
     whole,
 )
 from cogworker.errors import ConfigError
+from cogworker.periodic import Entry
 
 __all__ = ["Config", "describe", "load", "redacted"]
 
@@ -97,6 +98,10 @@ class Config:
         "Whether a swarm restarts its workers singly, or all at once (not as an argument).")
     unique_lock_ttl: float = _setting(DAY, seconds(),
         "How long a unique job's lock outlasts a job that has vanished, in seconds.")
+    periodic: tuple[Entry, ...] = _setting((), kinds.PERIODIC,
+        "Periodic entries beside those in the code, each a mapping (not in the environment).")
+    periodic_catch_up: bool = _setting(True, kinds.FLAG,
+        "Whether periodic entries fire the latest time slot that was missed before their first.")
     max_payload_bytes: int = _setting(1_048_576, whole(1, 536_870_912),
         "Largest job that can be enqueued, in bytes.")
     dead_max_jobs: int = _setting(10_000, whole(1, 1_000_000_000),

@@ -14,6 +14,7 @@ from cogworker.app import Cogworker
 from cogworker.errors import CogworkerError, RedisError
 from cogworker.jobs_at import JobsAt
 from cogworker.records import Records
+from cogworker.published import PeriodicEntry, Published, RunNow
 
 
 class Stats(NamedTuple):
@@ -63,6 +64,7 @@ class Inspector(Records):
     def __init__(self, app: Cogworker) -> None:
         super().__init__(app)
         self._app = app
+        self._published = Published(app.client)
 
     def stats(self) -> Stats:
         """Counters and sizes."""
@@ -179,6 +181,32 @@ class Inspector(Records):
         if problem is not None:
             raise problem
         return answers
+
+    def periodic(self) -> Sequence[PeriodicEntry]:
+        """The periodic entries that workers have, with their next and last time slots."""
+        return self._published.entries()
+
+    def disable_periodic(self, entry: str, by: str = "") -> bool:
+        """Have a periodic entry, by its id or its name, fire no more, whoever registers it.
+
+        Answers whether that changed anything. This one and those below raise CogworkerError when
+        there is no such entry.
+        """
+        return self._published.disable(entry, by)
+
+    def enable_periodic(self, entry: str, by: str = "") -> bool:
+        """Have a periodic entry fire again, from its next time slot on.
+
+        Answers whether that changed anything.
+        """
+        return self._published.enable(entry, by)
+
+    def run_periodic_now(self, entry: str, by: str = "") -> RunNow:
+        """Push a periodic entry's job now, with its lock; its time slots stay as they are.
+
+        Answers with the job's id, or with that of the job which has the lock.
+        """
+        return self._published.run_now(entry, by)
 
     def _pause_queue(self, queue: str, paused: bool, by: str) -> bool:
         return self._steer(control.pause_queue(self._keys, _checked(queue), paused, by))

@@ -217,6 +217,11 @@ def declare(client: Client, function: Callable[P, R], name: str, given: JobOptio
     return Job(client, function, name, options.declared(name, dict(given)))
 
 
+def draft_of(job: Job[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Draft:
+    """A call of a job, not yet enqueued. Raises InvalidArguments."""
+    return job._draft(args, kwargs)
+
+
 def _arguments(job: str, call: object) -> tuple[Any, ...]:
     if isinstance(call, tuple | list):
         return tuple(call)

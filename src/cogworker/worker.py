@@ -13,6 +13,7 @@ from cogworker.client import Client
 from cogworker.config import Config
 from cogworker.errors import CogworkerError
 from cogworker.job import Job
+from cogworker.timetable import Timetable
 
 
 class Worker:
@@ -29,10 +30,11 @@ class Worker:
         self,
         client: Client,
         jobs: Mapping[str, Job[..., Any]],
+        timetable: Timetable,
         config: Config,
         host: Host | None = None,
     ) -> None:
-        self._made_of = (client, jobs, config, host or Host())
+        self._made_of = (client, jobs, timetable, config, host or Host())
         self._has_run = False
         self._asked_to_stop = False
         self._thread: threading.Thread | None = None
@@ -47,6 +49,10 @@ class Worker:
     def identity(self) -> str:
         """The worker's name, ``host:pid:random``."""
         return self._launcher.identity
+
+    def prepare(self) -> None:
+        """Put it together. ``run`` and ``start`` do it, too. Raises ConfigError."""
+        self._launcher  # noqa: B018 - it is made by being asked for
 
     def run(self, *, lifeline: int | None = None) -> Ending:
         """Run until a TERM or INT signal has stopped it; see ``_worker.launcher`` for the order.
@@ -118,6 +124,7 @@ class Worker:
     def _begin(self) -> None:
         if self._has_run:
             raise CogworkerError("this worker has run already; make another one")
+        self.prepare()
         self._has_run = True
 
     def _run_beside(self) -> None:

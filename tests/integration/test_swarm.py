@@ -439,7 +439,7 @@ def test_a_pulse_tells_that_all_duties_go_on(app):
             self.heard += 1
 
     host = Listener()
-    worker = Worker(app.client, app.jobs, app.config, host)
+    worker = Worker(app.client, app.jobs, app.timetable, app.config, host)
     launcher = worker._launcher
     worker.start()
     assert worker.wait_until_ready(30)

@@ -21,7 +21,8 @@ class InlineWorker:
         self.started: list[Delivery] = []
         self.orders: list[str] = []
         parts = Parts(
-            *(app.client, app.jobs, for_worker(app.config, {"concurrency": concurrency})),
+            *(app.client, app.jobs, app.timetable),
+            for_worker(app.config, {"concurrency": concurrency}),
             start=self._start,
             tell=lambda request, by: self.orders.append(request),
             on_worn_out=lambda reason: False,
@@ -32,6 +33,7 @@ class InlineWorker:
         self.control, self.guard = parts.control, parts.guard
         self.poller, self.rescuer = parts.poller, parts.rescuer
         self.hook_thread = parts.hook_thread
+        self.ticker = parts.ticker
 
     def persist(self, step: Callable[[], Any]) -> Any:
         """Do a step as its loop would: again when Redis gave no answer."""
@@ -69,6 +71,10 @@ class InlineWorker:
 
     def rescue(self) -> None:
         self.persist(self.rescuer.tick)
+
+    def tick(self) -> None:
+        """Fire what is due. It must have looked for dead workers before."""
+        self.persist(self.ticker.tick)
 
     def leave(self) -> None:
         self.persist(self.rescuer.sign_off)

@@ -87,6 +87,12 @@ def pause_intake(keys: Keys, paused: bool, by: str) -> Command[bool]:
     return Command("intake", scripts.INTAKE, names, (_word(paused), by), _changed)
 
 
+def disable_entry(keys: Keys, pjid: str, disabled: bool, by: str) -> Command[bool]:
+    """Disable a periodic entry or enable it; answers whether that changed it."""
+    names = (keys.periodic_disabled, keys.periodic_disablings, keys.call(secrets.token_hex(8)))
+    return Command("disable", scripts.PAUSE, names, (pjid, _word(disabled), by), _changed)
+
+
 def ring(keys: Keys, workers: Sequence[str]) -> Iterable[Command[int]]:
     """Have workers look for news at once, five hundred in a call."""
     for start in range(0, len(workers), MOST_BELLS):
@@ -103,6 +109,17 @@ def paused_queues(keys: Keys) -> Command[list[str]]:
 def pauses(keys: Keys) -> Command[dict[str, Pause]]:
     """Who paused the queues, for those that were not paused by other software."""
     return Command("pauses", None, ("HGETALL", keys.pauses), (), _read_pauses)
+
+
+def disabled_entries(keys: Keys) -> Command[set[str]]:
+    """Ids of the periodic entries that are disabled."""
+    words = ("SMEMBERS", keys.periodic_disabled)
+    return Command("disabled", None, words, (), lambda reply: set(map(text, reply)))
+
+
+def disablings(keys: Keys) -> Command[dict[str, Pause]]:
+    """Who disabled periodic entries."""
+    return Command("disablings", None, ("HGETALL", keys.periodic_disablings), (), _read_pauses)
 
 
 def intake(keys: Keys) -> Command[Pause | None]:

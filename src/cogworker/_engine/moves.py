@@ -82,6 +82,14 @@ class Moves:
             for job in jobs
         )
 
+    def put(self, job: NewJob, effects: Effects = ()) -> Move:
+        """A new job goes to its queue, with more effects, whose conditions come before its own."""
+        return move(Place.NOWHERE, Queue(job.queue), (job.payload,), (*effects, *job.effects))
+
+    def note(self, effects: Effects) -> Move:
+        """What changes without a job."""
+        return move(Place.NOWHERE, Place.NOWHERE, (), effects)
+
     def stay(self, source: Source, ref: bytes, effects: Effects) -> Move:
         """What changes with a job that stays where it is, if it is still there."""
         return move(source, Place.SAME, (ref,), effects)

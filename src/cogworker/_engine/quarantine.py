@@ -32,11 +32,13 @@ def is_wrong_type(error: object) -> bool:
 def fixed(keys: Keys) -> dict[str, str]:
     """The keys that every installation has, with their types."""
     return {
-        **dict.fromkeys((keys.queues, keys.paused_queues), "set"),
+        **dict.fromkeys((keys.queues, keys.paused_queues, keys.periodic_disabled), "set"),
         **dict.fromkeys((keys.schedule, keys.retry, keys.dead, keys.workers), "zset"),
         **dict.fromkeys((keys.processed, keys.failed, keys.discarded, keys.lost_claims), "string"),
         **dict.fromkeys((keys.logged_successes, keys.logged_failures), "stream"),
-        **dict.fromkeys((keys.pauses, keys.intake), "hash"),
+        **dict.fromkeys((keys.pauses, keys.intake, keys.periodic_disablings), "hash"),
+        **dict.fromkeys((keys.periodic_entries, keys.periodic_seen, keys.periodic_slots), "hash"),
+        **dict.fromkeys((keys.periodic_runs, keys.periodic_skips), "hash"),
     }
 
 

@@ -24,6 +24,13 @@ class Keys:
         "lost_claims",
         "paused_queues",
         "pauses",
+        "periodic_disabled",
+        "periodic_disablings",
+        "periodic_entries",
+        "periodic_runs",
+        "periodic_seen",
+        "periodic_skips",
+        "periodic_slots",
         "processed",
         "queues",
         "retry",
@@ -63,6 +70,23 @@ class Keys:
         #: ZSET: worker identities by last beat, epoch seconds on the server's clock. Written by
         #: each beat; a member goes with a clean stop, or when a dead worker's jobs are rescued.
         self.workers = f"{namespace}:workers"
+        #: HASH: periodic entries, JSON, by their ids. Written by each worker that has them, at its
+        #: start and once a minute; dropped 90 days after the last time.
+        self.periodic_entries = f"{namespace}:periodic:entries"
+        #: HASH: when an entry was last written, epoch seconds, and by which worker. As above.
+        self.periodic_seen = f"{namespace}:periodic:seen"
+        #: HASH: the latest time slot of each entry that was decided, epoch seconds. Written by the
+        #: claim of a time slot; dropped with its entry.
+        self.periodic_slots = f"{namespace}:periodic:slots"
+        #: HASH: the last time slot that an entry has fired for, and the job's id. As above.
+        self.periodic_runs = f"{namespace}:periodic:runs"
+        #: HASH: the last time slot that was skipped, and the job that was in the way. Written after
+        #: the claim; dropped with its entry.
+        self.periodic_skips = f"{namespace}:periodic:skips"
+        #: SET: entries that are disabled. Written by disable and enable; it outlasts the entries.
+        self.periodic_disabled = f"{namespace}:periodic:disabled"
+        #: HASH: when an entry was disabled, epoch seconds, and by whom. As above.
+        self.periodic_disablings = f"{namespace}:periodic:disablings"
         self._queue = f"{namespace}:queue:"
         self._wake = f"{namespace}:wake:"
         self._worker = f"{namespace}:worker:"

@@ -7,7 +7,7 @@
    afar is obeyed, too.
 4. The heartbeat starts, because what follows may take long: the application's startup hooks. One
    that fails ends the worker.
-5. Dispatcher, control, poller and rescuer start.
+5. Dispatcher, control, poller, rescuer and ticker start.
 6. The main thread waits for requests: quiet, resume, stacks, stop, retire, hurry.
 7. Stop: take nothing more, and tell the quiet hooks; give back what is ready; wait for what runs,
    up to ``shutdown_timeout``; interrupt the rest and give it back; stop the loops; leave no trace;
@@ -35,6 +35,7 @@ from cogworker.errors import RedisError, RedisUnavailable, StartupFailed
 from cogworker.hooks import Hook
 from cogworker.job import Job
 from cogworker.middleware import name_of
+from cogworker.timetable import Timetable
 
 logger = logging.getLogger("cogworker.worker")
 
@@ -55,13 +56,18 @@ STARTUP_LOOK_S = 0.05
 
 
 class Launcher:
-    """Runs one worker in this process.
+    """Runs one worker in this process. Raises ConfigError.
 
     ``is_ready`` tells whether it takes jobs; ``is_decided`` is set as soon as it does, or is over.
     """
 
     def __init__(
-        self, client: Client, jobs: Mapping[str, Job[..., Any]], config: Config, host: Host
+        self,
+        client: Client,
+        jobs: Mapping[str, Job[..., Any]],
+        timetable: Timetable,
+        config: Config,
+        host: Host,
     ) -> None:
         self._config = config
         self._jobs = jobs
@@ -79,7 +85,7 @@ class Launcher:
         self.is_decided = threading.Event()
         self.requests = Requests()
         self._parts = parts = Parts(
-            *(client, jobs, config),
+            *(client, jobs, timetable, config),
             start=self._start_delivery,
             tell=self._tell,
             on_worn_out=self._wear_out,
@@ -156,6 +162,7 @@ class Launcher:
         return False
 
     def _take_or_not(self) -> None:
+        self._parts.ticker.pause(self._quiet or self._stopping)
         take = not (self._quiet or self._intake_paused or self._stopping)
         if take == self.dispatcher.taking:
             return
@@ -223,7 +230,7 @@ class Launcher:
         ).start()
         self._dispatching = True
         parts.guard.poke()
-        for loop in (parts.control, parts.poller, parts.rescuer):
+        for loop in (parts.control, parts.poller, parts.rescuer, parts.ticker):
             loop.start()
         self.is_ready = True
         self.is_decided.set()
@@ -275,6 +282,7 @@ class Launcher:
         )
         self._parts.poller.stop(0.0)
         self._parts.rescuer.stop(0.0)
+        self._parts.ticker.stop(0.0)
         if self._hurried or not self._drain(timeout_s):
             self._interrupt()
         for loop in self._parts.loops:

@@ -8,9 +8,12 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from cogworker import clock
 from cogworker._engine.places import InFlight
+from cogworker._engine.timetable import server_time
 from cogworker._redis.runner import ONCE, Runner
 from cogworker._worker import facts
+from cogworker._worker.board import Board
 from cogworker._worker.deaths import Deaths
 from cogworker._worker.delivery import Delivery
 from cogworker._worker.dispatcher import Dispatcher
@@ -23,6 +26,7 @@ from cogworker._worker.loops.guard import Guard
 from cogworker._worker.loops.heartbeat import Heartbeat
 from cogworker._worker.loops.poller import Poller
 from cogworker._worker.loops.rescuer import Rescuer
+from cogworker._worker.loops.ticker import Ticker
 from cogworker._worker.order import QueueOrder
 from cogworker._worker.orphans import Orphans
 from cogworker._worker.outage import Outage
@@ -33,6 +37,7 @@ from cogworker._worker.wear import Wear
 from cogworker.client import Client
 from cogworker.config import Config
 from cogworker.job import Job
+from cogworker.timetable import Timetable
 
 logger = logging.getLogger("cogworker.worker")
 
@@ -41,7 +46,7 @@ WATCHED_BEATS = 3
 
 
 class Parts:
-    """The parts of one worker.
+    """The parts of one worker. Raises ConfigError, when a periodic entry can't be had.
 
     ``start`` begins a delivery, for which there is a slot; ``tell`` passes on what the worker was
     told from afar, and by whom; ``on_worn_out`` hears that it has lived long enough; ``run_async``
@@ -52,6 +57,7 @@ class Parts:
         self,
         client: Client,
         jobs: Mapping[str, Job[..., Any]],
+        timetable: Timetable,
         config: Config,
         *,
         start: Callable[[Delivery], None],
@@ -92,11 +98,15 @@ class Parts:
             *(self.outage, self.side, client.transitions), config.poll_interval, self.guard.alarm
         )
         self.rescuer = self._make_rescuer(watched_beats)
+        self.ticker = self._make_ticker(timetable, jobs)
 
     @property
     def loops(self) -> tuple[Loop, ...]:
         """The duties that have a thread each."""
-        return self.heartbeat, self.control, self.poller, self.rescuer, self.guard
+        return (
+            *(self.heartbeat, self.control, self.poller, self.rescuer, self.ticker),
+            self.guard,
+        )
 
     def close(self) -> None:
         """Close the connections."""
@@ -143,6 +153,22 @@ class Parts:
             clockless=lambda: self.side.connector.clockless,
             on_damage=self.guard.alarm,
         )
+
+    def _make_ticker(self, timetable: Timetable, jobs: Mapping[str, Job[..., Any]]) -> Ticker:
+        configured = timetable.configured(self._config, jobs)
+        board = Board(self.side, self._client, self.worker.worker)
+        return Ticker(
+            *(self.outage, self.side, self._client, board),
+            entries=lambda: [*timetable.declared(), *configured],
+            server_time=self._server_time,
+            may_fire=lambda: self.rescuer.has_looked,
+            on_damage=self.guard.alarm,
+        )
+
+    def _server_time(self) -> float:
+        if self.side.connector.clockless:
+            return clock.wall()
+        return self.side.run(server_time())
 
     def _facts(self) -> dict[str, str]:
         return facts.presence_facts(

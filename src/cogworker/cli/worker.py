@@ -38,7 +38,7 @@ def worker(options: Options, reload: bool) -> None:
     if reload:
         sys.exit(_run_anew_at_changes(options))
     with serving(load(options), options) as app:
-        Worker(app.client, app.jobs, app.config, Systemd()).run()
+        Worker(app.client, app.jobs, app.timetable, app.config, Systemd()).run()
     if threading.active_count() > 1:
         leave(0)
 

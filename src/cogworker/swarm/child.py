@@ -187,11 +187,13 @@ def work_off(work: Work, reports: int, lifeline: int) -> int:
     with contextlib.ExitStack() as stack:
         try:
             app = stack.enter_context(work())
+            host = Reporter(reports, app.config.shutdown_timeout)
+            worker = Worker(app.client, app.jobs, app.timetable, app.config, host)
+            worker.prepare()
         except CogworkerError as error:
             tell(reports, f"unusable {json.dumps(str(error)[:LONGEST_ERROR])}")
             return UNUSABLE
-        host = Reporter(reports, app.config.shutdown_timeout)
-        ending = Worker(app.client, app.jobs, app.config, host).run(lifeline=lifeline)
+        ending = worker.run(lifeline=lifeline)
         # What is left is to write out what was printed.
         signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)
     return RETIRED if ending == "retire" else 0

@@ -1,4 +1,5 @@
--- Pauses a queue, so that the very next take leaves it alone, or lets it go on.
+-- Pauses a queue, so that the very next take leaves it alone, or lets it go on; or disables a
+-- periodic entry, and enables it, in the same way.
 -- KEYS   1 paused queues, 2 who paused them, 3 this call's record
 -- ARGV   1 the queue, 2 pause | resume, 3 who
 -- Reply  '1' when that changed something, or '0'

@@ -29,6 +29,8 @@ WATCH_PAUSE_S = 1.0
 class Rescuer(Loop):
     """Rescues. Every worker looks, at its start and then once a minute; any may win.
 
+    ``has_looked``: it has looked once, and knew of all that were silent whether they were dead.
+
     A worker is dead when its presence has expired and its last beat is older than
     ``threshold_s``. That is decided in the script that moves its jobs, for workers that this one
     has watched for a while (``Watch``).
@@ -62,6 +64,7 @@ class Rescuer(Loop):
         self._answered_since = answered_since
         self._clockless = clockless
         self._on_damage = on_damage
+        self.has_looked = False
 
     def tick(self) -> float:
         """Look for dead workers and bring back what they held."""
@@ -71,6 +74,7 @@ class Rescuer(Loop):
                 self._try_to_rescue(InFlight(name))
         if since is None or self._watch.undecided:
             return min(WATCH_PAUSE_S, self._interval_s)
+        self.has_looked = True
         return self._interval_s * random.uniform(0.75, 1.0)  # noqa: S311 - only spreads the load
 
     def sign_off(self) -> None:
