@@ -9,8 +9,9 @@ from cogworker._kinds import printable
 from cogworker.errors import ConfigError
 
 _REFERENCE = re.compile(r"\$\{([A-Za-z_]\w*)(?::-([^}]*))?\}", re.ASCII)
-_DEPTH = 2
-"""How deep in a setting's value references are looked for: [[name, weight]] has nothing deeper."""
+_DEPTH = 4
+"""How deep in a setting's value references are looked for: ``periodic`` is a list of mappings, whose
+``args`` may be a list of mappings."""
 
 
 def parse(path: Any, source: str) -> dict[Any, Any]:
