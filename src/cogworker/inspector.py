@@ -13,8 +13,8 @@ from cogworker._worker.facts import host_of
 from cogworker.app import Cogworker
 from cogworker.errors import CogworkerError, RedisError
 from cogworker.jobs_at import JobsAt
-from cogworker.records import Records
 from cogworker.published import PeriodicEntry, Published, RunNow
+from cogworker.records import Records
 
 
 class Stats(NamedTuple):

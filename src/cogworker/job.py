@@ -218,8 +218,10 @@ def declare(client: Client, function: Callable[P, R], name: str, given: JobOptio
 
 
 def draft_of(job: Job[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Draft:
-    """A call of a job, not yet enqueued. Raises InvalidArguments."""
-    return job._draft(args, kwargs)
+    """A call of a job, before any client middleware. Raises InvalidArguments."""
+    draft = job._draft(args, kwargs, is_through=True)
+    assert draft is not None  # noqa: S101 - only a middleware stops a call
+    return draft
 
 
 def _arguments(job: str, call: object) -> tuple[Any, ...]:
