@@ -10,8 +10,8 @@ from cogworker.errors import ConfigError
 
 _REFERENCE = re.compile(r"\$\{([A-Za-z_]\w*)(?::-([^}]*))?\}", re.ASCII)
 _DEPTH = 4
-"""How deep in a setting's value references are looked for: ``periodic`` is a list of mappings, whose
-``args`` may be a list of mappings."""
+"""How deep in a value references are looked for: ``periodic`` is a list of
+mappings, whose ``args`` may be a list of lists."""
 
 
 def parse(path: Any, source: str) -> dict[Any, Any]:

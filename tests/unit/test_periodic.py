@@ -201,6 +201,7 @@ def test_the_configuration_may_have_entries_for_jobs_that_are_declared_later(tmp
         periodic:
           - {cron: "0 3 * * *", job: report, timezone: Europe/Berlin, args: [5], name: nightly}
           - {every: 5m, job: report, kwargs: {deep: true}, queue: "${QUEUE}", retry: 0}
+          - {cron: "@daily", job: report, args: ["${QUEUE}"], kwargs: {deep: ["${QUEUE}"]}}
         """
     )
     config = load(file=path, environ={"QUEUE": "cron"})
@@ -210,12 +211,13 @@ def test_the_configuration_may_have_entries_for_jobs_that_are_declared_later(tmp
     def report(limit=10, *, deep=False):
         pass
 
-    nightly, often = cog.timetable.configured(config, cog.jobs)
+    nightly, often, daily = cog.timetable.configured(config, cog.jobs)
 
     assert config.periodic_catch_up is False
     assert nightly.pjid == id_of(Cron("0 3 * * *", "Europe/Berlin"), "report", b"[5]", None)
     assert often.pjid == id_of(Every(300), "report", b"[]", b'{"deep":true}')
     assert often.draft[1:3] == ("cron", 0)
+    assert (daily.draft.args, daily.draft.kwargs) == (b'["cron"]', b'{"deep":["cron"]}')
 
 
 @pytest.mark.parametrize(
