@@ -14,7 +14,7 @@ import inspect
 import json
 import sys
 import typing
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from itertools import repeat
 from math import isfinite
@@ -112,9 +112,9 @@ class ArgumentCodec:
         return self._encode_args(args), self._encode_kwargs(kwargs) if kwargs else None
 
     @property
-    def parameters(self) -> tuple[str, ...]:
-        """The names of the parameters, in order."""
-        return tuple(self._signature.parameters)
+    def parameters(self) -> Mapping[str, inspect.Parameter]:
+        """The parameters by name, in order."""
+        return self._signature.parameters
 
     def normalise(
         self, args: tuple[Any, ...], kwargs: dict[str, Any]

@@ -1,10 +1,12 @@
 """Looks at what is there, and steers: counters, places, queues, workers. Never used by a worker."""
 
-from collections.abc import Sequence
+import logging
+from collections.abc import Iterator, Sequence
 from typing import Any, Literal, NamedTuple
 
 from cogworker._engine import control, look
 from cogworker._engine.control import Answer, Pause
+from cogworker._engine.look import Lock
 from cogworker._engine.places import Place, Queue
 from cogworker._engine.replies import text
 from cogworker._kinds import Refusal, check_queue_name
@@ -15,6 +17,8 @@ from cogworker.errors import CogworkerError, RedisError
 from cogworker.jobs_at import JobsAt
 from cogworker.published import PeriodicEntry, Published, RunNow
 from cogworker.records import Records
+
+logger = logging.getLogger("cogworker.inspector")
 
 
 class Stats(NamedTuple):
@@ -207,6 +211,29 @@ class Inspector(Records):
         Answers with the job's id, or with that of the job which has the lock.
         """
         return self._published.run_now(entry, by)
+
+    def locks(self) -> Iterator[Lock]:
+        """The locks of unique jobs, in no order.
+
+        Read in steps of about a thousand keys while locks come and go: one that was there all the
+        time is told at least once, another one perhaps.
+        """
+        cursor = None
+        while cursor != 0:
+            cursor, names = self._run(look.scan_locks(self._keys, cursor or 0))
+            if names:
+                yield from self._run(look.locks(self._keys, names))
+
+    def release_lock(self, name: str, by: str = "", *, holder: str = "") -> Lock | None:
+        """Free a lock, whoever holds it; with ``holder``, a job's id, only when that job does.
+
+        Answers with the lock as it was, None when there was none to free. It is meant for locks
+        whose job is gone: while a worker runs the job, the lock is soon taken again.
+        """
+        lock = self._run(control.release_lock(self._keys, name, holder))
+        if lock is not None:
+            logger.info("lock released: name=%s holder=%s by=%a", name, lock.holder, by)
+        return lock
 
     def _pause_queue(self, queue: str, paused: bool, by: str) -> bool:
         return self._steer(control.pause_queue(self._keys, _checked(queue), paused, by))

@@ -1,12 +1,13 @@
 """The name of a unique job's lock: what must be the same for two calls to be duplicates."""
 
-from collections.abc import Callable
+import inspect
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import msgspec
 
 from cogworker.codec import ArgumentCodec, encode_json
-from cogworker.errors import DeclarationError
+from cogworker.errors import DeclarationError, InvalidArguments
 from cogworker.features.unique import digest
 from cogworker.options import Options, UniqueBy
 
@@ -15,6 +16,10 @@ Lock = Callable[[tuple[Any, ...], dict[str, Any], bytes], str]
 
 _OfWhat = Callable[[ArgumentCodec, tuple[Any, ...], dict[str, Any], bytes], bytes]
 """What of a call must be the same, as JSON."""
+
+_KEY = "unique_by()"
+
+_KEY = "unique_by()"
 
 _values = msgspec.json.Decoder(list[msgspec.Raw])
 _named_values = msgspec.json.Decoder(dict[str, msgspec.Raw])
@@ -46,22 +51,57 @@ def _by_all(
 
 
 def _by(by: UniqueBy, codec: ArgumentCodec, job: str) -> _OfWhat:
-    if callable(by):
-        key_of = by
-        return lambda _codec, args, kwargs, _encoded: encode_json(
-            key_of(*args, **kwargs), "unique_by()", job
-        )
-    names = _checked(by, codec, job)
+    return _by_key(by, job) if callable(by) else _by_names(_checked(by, codec, job))
 
+
+def _by_key(key_of: Callable[..., Any], job: str) -> _OfWhat:
+    if inspect.iscoroutinefunction(key_of):
+        raise DeclarationError(f"{job}: unique_by is called by enqueue and can't be async")
+
+    def by_key(
+        codec: ArgumentCodec, args: tuple[Any, ...], kwargs: dict[str, Any], _encoded: bytes
+    ) -> bytes:
+        args, kwargs = codec.normalise(args, kwargs)
+        try:
+            key = key_of(*args, **kwargs)
+        except Exception as error:
+            raise InvalidArguments(job, _KEY, f"failed: {type(error).__name__}: {error}") from error
+        return encode_json(key, _KEY, job)
+
+    return by_key
+
+
+def _by_names(names: Sequence[str]) -> _OfWhat:
     def by_names(
         codec: ArgumentCodec, args: tuple[Any, ...], kwargs: dict[str, Any], _encoded: bytes
     ) -> bytes:
         encoded, named = codec.encode(*codec.normalise(args, kwargs))
-        given = dict(zip(codec.parameters, _values.decode(encoded), strict=False))
-        given |= {} if named is None else _fields(named)
+        given = _by_parameter(codec.parameters, _values.decode(encoded), named)
         return msgspec.json.encode([given.get(name) for name in names])
 
     return by_names
+
+
+def _by_parameter(
+    parameters: Mapping[str, inspect.Parameter], values: list[msgspec.Raw], named: bytes | None
+) -> dict[str, Any]:
+    """What was given for each parameter, as JSON; all that is left for ``*args`` and ``**kwargs``.
+
+    Parameters that got nothing are not there.
+    """
+    rest = iter(values)
+    left = {} if named is None else _fields(named)
+    given: dict[str, Any] = {}
+    for name, parameter in parameters.items():
+        if parameter.kind is parameter.VAR_POSITIONAL:
+            given[name] = list(rest)
+        elif parameter.kind is parameter.VAR_KEYWORD:
+            given[name] = left
+        elif name in left and parameter.kind is not parameter.POSITIONAL_ONLY:
+            given[name] = left.pop(name)
+        elif parameter.kind is not parameter.KEYWORD_ONLY:
+            given[name] = next(rest, None)
+    return given
 
 
 def _fields(named: bytes) -> dict[str, msgspec.Raw]:

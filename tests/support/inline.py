@@ -19,11 +19,13 @@ class InlineWorker:
     def __init__(self, app: Cogworker, *, run_jobs: bool = True, concurrency: int = 4) -> None:
         self.run_jobs = run_jobs
         self.started: list[Delivery] = []
+        self.interrupted: list[Delivery] = []
         self.orders: list[str] = []
         parts = Parts(
             *(app.client, app.jobs, app.timetable),
             for_worker(app.config, {"concurrency": concurrency}),
             start=self._start,
+            interrupt=self._interrupt,
             tell=lambda request, by: self.orders.append(request),
             on_worn_out=lambda reason: False,
             watched_beats=0,  # time passes when a test says so
@@ -31,7 +33,7 @@ class InlineWorker:
         self.worker, self.performer = parts.worker, parts.performer
         self.dispatcher, self.heartbeat = parts.dispatcher, parts.heartbeat
         self.control, self.guard = parts.control, parts.guard
-        self.poller, self.rescuer = parts.poller, parts.rescuer
+        self.poller, self.rescuer, self.keeper = parts.poller, parts.rescuer, parts.keeper
         self.hook_thread = parts.hook_thread
         self.ticker = parts.ticker
 
@@ -75,6 +77,10 @@ class InlineWorker:
     def tick(self) -> None:
         """Fire what is due. It must have looked for dead workers before."""
         self.persist(self.ticker.tick)
+    def keep(self) -> None:
+        """Keep the locks of what is held, and of what has waited for long."""
+        self.keeper._round_at = 0.0
+        self.persist(self.keeper.tick)
 
     def leave(self) -> None:
         self.persist(self.rescuer.sign_off)
@@ -89,6 +95,10 @@ class InlineWorker:
         while following is not None:
             move = self.performer.perform(following)
             following = self.dispatcher.slots.finish(following, move)
+
+    def _interrupt(self, delivery: Delivery) -> None:
+        delivery.interrupted = True
+        self.interrupted.append(delivery)
 
     def _start(self, delivery: Delivery) -> None:
         self.started.append(delivery)

@@ -332,6 +332,7 @@ class TestHeartbeat:
                 seen.append(heartbeat.answered_since)
                 if away:
                     raise RedisUnavailable("gone")
+                return now
 
         seen = []
         heartbeat = Heartbeat(
@@ -342,6 +343,7 @@ class TestHeartbeat:
             dict,
             5.0,
             Wear(Config(), lambda reason: False),
+            lambda: None,
         )
         assert heartbeat.answered_since is None
         heartbeat.tick()

@@ -1,4 +1,4 @@
-"""Steering from afar: orders to workers, paused queues, the paused intake.
+"""Steering from afar: orders to workers, paused queues, the paused intake, locks.
 
 All of it is stored state. A bell only tells a worker to look at once, so nothing is lost while a
 worker is cut off, and one that starts later obeys, too.
@@ -8,6 +8,7 @@ import secrets
 from collections.abc import Iterable, Sequence
 from typing import Literal, NamedTuple
 
+from cogworker._engine.look import Lock, left_s
 from cogworker._engine.replies import text
 from cogworker._redis import scripts
 from cogworker._redis.command import Command
@@ -73,6 +74,17 @@ def listen(keys: Keys, worker: str, timeout_s: float) -> Command[bytes | None]:
     """Wait at a worker's bell."""
     words = ("BLPOP", keys.order_bell(worker))
     return Command("bell", None, words, (f"{timeout_s:.3f}",), lambda reply: reply and reply[0])
+
+
+def release_lock(keys: Keys, name: str, holder: str) -> Command[Lock | None]:
+    """Free a lock, whoever holds it, or only when that is a job; answers with what it was."""
+
+    def read(reply: bytes) -> Lock | None:
+        left_ms, _, had = reply.partition(b" ")
+        return Lock(name, text(had), left_s(int(left_ms))) if reply else None
+
+    names = (keys.lock(name), keys.call(secrets.token_hex(8)))
+    return Command("unlock", scripts.UNLOCK, names, (holder,), read)
 
 
 def pause_queue(keys: Keys, queue: str, paused: bool, by: str) -> Command[bool]:

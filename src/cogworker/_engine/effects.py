@@ -11,6 +11,9 @@ from typing import NamedTuple
 
 from cogworker._redis.command import Word
 
+LONGEST_EXPIRY_S = 10**11
+"""Of a lock: three thousand years. The server refuses what it can't count in milliseconds."""
+
 
 class Verb(NamedTuple):
     """What the effects of several jobs have in common: its name, a key, and other operands.
@@ -83,17 +86,24 @@ def forget(key: str) -> Effect:
 
 def claim(key: str, owner: str, ttl_s: float) -> Effect:
     """A condition: the job is not moved while somebody else has the lock, else it is taken."""
-    return Effect(Verb("claim", None, (ceil(ttl_s),), 2, True), (key, owner))
+    return Effect(Verb("claim", None, (_expiry(ttl_s),), 2, True), (key, owner))
 
 
-def hold(key: str, owner: str, ttl_s: float) -> Effect:
-    """Have the owner's lock last for ``ttl_s`` from now; one that nobody has is taken."""
-    return Effect(Verb("hold", None, (ceil(ttl_s),), 2, True), (key, owner))
+def hold(key: str, owner: str, ttl_s: float, *, take: bool = True) -> Effect:
+    """Have the owner's lock last for ``ttl_s`` from now; one that nobody has is taken.
+
+    ``take`` False: it is left alone then. That is right whatever has become of the owner.
+    """
+    return Effect(Verb("hold", None, (_expiry(ttl_s), int(take)), 2, True), (key, owner))
 
 
 def release(key: str, owner: str) -> Effect:
     """Free a lock, if it is the owner's."""
     return Effect(_RELEASE, (key, owner))
+
+
+def _expiry(ttl_s: float) -> int:
+    return min(ceil(ttl_s), LONGEST_EXPIRY_S)
 
 
 # Other conditions. One that is met has been carried out, even when a later one refuses the job.

@@ -1,7 +1,8 @@
 """What a look at an installation asks. Nothing here changes anything."""
 
+import re
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -9,6 +10,9 @@ from cogworker._engine.replies import text
 from cogworker._redis import scripts
 from cogworker._redis.command import Command
 from cogworker._redis.keys import Keys
+
+KEYS_A_STEP = 1000
+GONE = -2
 
 
 def queues(keys: Keys) -> Command[list[str]]:
@@ -46,6 +50,70 @@ def waiting(keys: Keys, queue: str, limit: int) -> Command[list[bytes]]:
     """Payloads in a queue, the next to be taken first."""
     words = ("LRANGE", keys.queue(queue))
     return Command("waiting", None, words, (-limit, -1), lambda reply: reply[::-1])
+
+
+def length(keys: Keys, queue: str) -> Command[int]:
+    """How many jobs are in a queue."""
+    return Command("length", None, ("LLEN", keys.queue(queue)), (), int)
+
+
+def stretch(keys: Keys, queue: str, first: int, last: int) -> Command[list[bytes]]:
+    """Payloads in a queue, counted from its newest, number 0; the oldest of them comes last."""
+    return Command("stretch", None, ("LRANGE", keys.queue(queue)), (first, last), list)
+
+
+def overdue(key: str, before: float, skip: int, limit: int) -> Command[list[bytes]]:
+    """Entries of the schedule, or of the retry set, due before a time, the latest first."""
+    args = (repr(before), "-inf", "LIMIT", skip, limit)
+    return Command("overdue", None, ("ZREVRANGEBYSCORE", key), args, list)
+
+
+def tags(keys: Keys, worker: str) -> Command[set[bytes]]:
+    """The tags of the deliveries that a worker has in flight, and the field ``@turn``."""
+    return Command("tags", None, ("HKEYS", keys.in_flight(worker)), (), set)
+
+
+class Lock(NamedTuple):
+    """A unique job's lock: its name, and the id of the job that holds it.
+
+    ``left_s`` is how long it lasts, in seconds, if nothing happens; None: for ever. ``holder`` is
+    empty when its key is damaged.
+    """
+
+    name: str
+    holder: str
+    left_s: float | None
+
+
+def scan_locks(keys: Keys, cursor: int) -> Command[tuple[int, list[str]]]:
+    """A step through all keys: where to go on, 0 at the end, and the locks found."""
+    prefix = keys.lock("")
+    pattern = re.sub(r"([*?[\]\\])", r"\\\1", prefix) + "*"
+    return Command(
+        "scan_locks",
+        None,
+        ("SCAN", str(cursor), "MATCH", pattern),
+        ("COUNT", KEYS_A_STEP),
+        lambda reply: (int(reply[0]), [text(key).removeprefix(prefix) for key in reply[1]]),
+    )
+
+
+def locks(keys: Keys, names: Sequence[str]) -> Command[list[Lock]]:
+    """Those of some locks that are still there."""
+
+    def read(reply: Any) -> list[Lock]:
+        return [
+            Lock(name, text(holder), left_s(left_ms))
+            for name, holder, left_ms in zip(names, reply[::2], reply[1::2], strict=True)
+            if left_ms != GONE
+        ]
+
+    return Command("locks", scripts.LOCKS, [keys.lock(name) for name in names], (), read)
+
+
+def left_s(left_ms: int) -> float | None:
+    """The seconds that a key lasts, from what the server says; None: for ever."""
+    return None if left_ms < 0 else left_ms / 1000
 
 
 def newest_dead(keys: Keys, limit: int) -> Command[list[tuple[bytes, float]]]:

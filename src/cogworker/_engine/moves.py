@@ -94,6 +94,10 @@ class Moves:
         """What changes with a job that stays where it is, if it is still there."""
         return move(source, Place.SAME, (ref,), effects)
 
+    def alone(self, effects: Effects) -> Move:
+        """Effects without a job: for what is right wherever one lies by now."""
+        return move(Place.NOWHERE, Place.SAME, (), effects)
+
     # What a worker asks.
 
     def turn(

@@ -18,13 +18,17 @@ class Delivery:
     function is called; ``interrupted`` when the worker, at its end, has asked the run to stop, or
     will give it back; ``returned`` when the run is over, with ``move``, None for a success, as its
     outcome. ``ran_s`` is how long it ran, ``result`` what it returned, as JSON, if that is wanted.
+    ``admitted`` is False while it waits for the server's word, and after a refusal; ``lost`` is
+    set when it is known that the job was rescued meanwhile.
     """
 
     __slots__ = (
+        "admitted",
         "begun",
         "envelope",
         "interrupted",
         "job",
+        "lost",
         "move",
         "payload",
         "ran_s",
@@ -46,8 +50,10 @@ class Delivery:
         self.started_at = 0.0
         self.ran_s = 0.0
         self.result: bytes | None = None
+        self.admitted = True
         self.begun = False
         self.interrupted = False
+        self.lost = False
         self.returned = False
         self.move: Move | None = None
 

@@ -163,6 +163,10 @@ class Dispatcher:
         """How many jobs this worker holds, running, ready or waiting to be settled."""
         return len(self._held)
 
+    def deliveries(self) -> list[Delivery]:
+        """The jobs that this worker holds; for other threads."""
+        return list(self._held.copy().values())
+
     # The loop.
 
     def run(self) -> None:

@@ -64,12 +64,14 @@ class Endings:
         It is given back, unless it has begun and must not run twice.
         """
         if delivery.begun and self._fetch.at_most_once(delivery):
-            logger.error("not finished, moved to dead: %s", payload.label(delivery.envelope))
+            if not delivery.lost:  # otherwise nothing of this will be done, and that is logged
+                logger.error("not finished, moved to dead: %s", payload.label(delivery.envelope))
             error = JobAbandoned("had to stop")
             described = failure.describe(error)
             kept = failure.record(delivery.payload, delivery.queue, described)
             return self._bury(delivery, kept, delivery.run(described), error)
-        logger.warning("given back: %s", payload.label(delivery.envelope))
+        if not delivery.lost:
+            logger.warning("given back: %s", payload.label(delivery.envelope))
         waiting = self._transitions.waiting(delivery.tag, KEEP, delivery.envelope, delivery.queue)
         return self._transitions.back(self._worker, [waiting])[0]
 
@@ -92,7 +94,7 @@ class Endings:
                 delivery.payload,
                 {"at": at},
                 missing={"queue": delivery.queue},
-                drop=("orphaned", "enqueued_at"),
+                drop=("orphaned", "enqueued_at", "lock_waits"),
             )
         except InvalidPayload as problem:  # some part of it that nobody had to read before
             return self._bury_unreadable(delivery, problem, delivery.run())
@@ -116,7 +118,7 @@ class Endings:
                 delivery.payload,
                 {"retry_count": failures, **described},
                 missing={"failed_at": clock.wall()},
-                drop=("orphaned",),
+                drop=("orphaned", "lock_waits"),
             )
         except InvalidPayload as problem:  # some part of it that nobody had to read before
             _log_failure(delivery, failures, described, "dead")

@@ -19,7 +19,8 @@ from cogworker.features.unique import asks_before
 
 logger = logging.getLogger("cogworker.worker")
 
-LONGEST_WAIT_S = 30.0
+LONGEST_WAIT_S = 10.0
+"""Between two tries: a lock may be free for that long before the next job gets it."""
 
 
 class Gate:
@@ -39,6 +40,7 @@ class Gate:
         asked: list[Move] = []
         for each in deliveries:
             if asks_before(each.envelope):
+                each.admitted = False
                 self._waiting[each.tag] = each
                 asked.append(
                     self._transitions.begin(self._worker, each.tag, each.envelope, each.queue)
@@ -56,6 +58,8 @@ class Gate:
         for tag in moved.lost:
             waiting.pop(tag, None)
         moves = [self._postpone(waiting.pop(tag), why) for tag, why in refused.items()]
+        for each in waiting.values():
+            each.admitted = True
         return list(waiting.values()), moves
 
     def clear(self) -> None:

@@ -7,7 +7,7 @@
    afar is obeyed, too.
 4. The heartbeat starts, because what follows may take long: the application's startup hooks. One
    that fails ends the worker.
-5. Dispatcher, control, poller, rescuer and ticker start.
+5. Dispatcher, control, poller, rescuer, ticker and keeper start.
 6. The main thread waits for requests: quiet, resume, stacks, stop, retire, hurry.
 7. Stop: take nothing more, and tell the quiet hooks; give back what is ready; wait for what runs,
    up to ``shutdown_timeout``; interrupt the rest and give it back; stop the loops; leave no trace;
@@ -87,6 +87,7 @@ class Launcher:
         self._parts = parts = Parts(
             *(client, jobs, timetable, config),
             start=self._start_delivery,
+            interrupt=self._interrupt_delivery,
             tell=self._tell,
             on_worn_out=self._wear_out,
             run_async=lambda coroutine: self._aio.run(coroutine),
@@ -230,7 +231,7 @@ class Launcher:
         ).start()
         self._dispatching = True
         parts.guard.poke()
-        for loop in (parts.control, parts.poller, parts.rescuer, parts.ticker):
+        for loop in (parts.control, parts.poller, parts.rescuer, parts.ticker, parts.keeper):
             loop.start()
         self.is_ready = True
         self.is_decided.set()
@@ -319,9 +320,12 @@ class Launcher:
             return
         logger.warning("interrupting: jobs=%d worker=%s", len(running), self.identity)
         for delivery in running:
-            delivery.interrupted = True
-            (self._aio if delivery.is_async else self._threads).interrupt(delivery)
+            self._interrupt_delivery(delivery)
         self.dispatcher.drained.wait(INTERRUPTED_GRACE_S)
+
+    def _interrupt_delivery(self, delivery: Delivery) -> None:
+        delivery.interrupted = True
+        (self._aio if delivery.is_async else self._threads).interrupt(delivery)
 
     def _sign_off(self, settled: bool) -> None:
         """Leave no trace; a server that has just not answered is not asked again."""

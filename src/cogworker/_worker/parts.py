@@ -14,6 +14,7 @@ from cogworker._engine.timetable import server_time
 from cogworker._redis.runner import ONCE, Runner
 from cogworker._worker import facts
 from cogworker._worker.board import Board
+from cogworker._worker.claims import Claims
 from cogworker._worker.deaths import Deaths
 from cogworker._worker.delivery import Delivery
 from cogworker._worker.dispatcher import Dispatcher
@@ -24,6 +25,7 @@ from cogworker._worker.loops.base import Loop
 from cogworker._worker.loops.control import Control
 from cogworker._worker.loops.guard import Guard
 from cogworker._worker.loops.heartbeat import Heartbeat
+from cogworker._worker.loops.keeper import Keeper
 from cogworker._worker.loops.poller import Poller
 from cogworker._worker.loops.rescuer import Rescuer
 from cogworker._worker.loops.ticker import Ticker
@@ -48,9 +50,9 @@ WATCHED_BEATS = 3
 class Parts:
     """The parts of one worker. Raises ConfigError, when a periodic entry can't be had.
 
-    ``start`` begins a delivery, for which there is a slot; ``tell`` passes on what the worker was
-    told from afar, and by whom; ``on_worn_out`` hears that it has lived long enough; ``run_async``
-    waits for an ``async`` hook.
+    ``start`` begins a delivery, for which there is a slot; ``interrupt`` has one that runs end
+    early; ``tell`` passes on what the worker was told from afar, and by whom; ``on_worn_out`` hears
+    that it has lived long enough; ``run_async`` waits for an ``async`` hook.
     """
 
     def __init__(
@@ -61,6 +63,7 @@ class Parts:
         config: Config,
         *,
         start: Callable[[Delivery], None],
+        interrupt: Callable[[Delivery], None],
         tell: Callable[[Request, str], None],
         on_worn_out: Callable[[str], bool],
         watched_beats: int = WATCHED_BEATS,
@@ -93,6 +96,12 @@ class Parts:
             self._facts,
             config.heartbeat_interval,
             wear,
+            Claims(self.side, client.keys, self.worker, self.dispatcher.slots, interrupt).check,
+        )
+        self.keeper = Keeper(
+            *(self.outage, self.side, client.transitions, self.worker, self.dispatcher.deliveries),
+            config.heartbeat_interval,
+            config.unique_lock_ttl,
         )
         self.poller = Poller(
             *(self.outage, self.side, client.transitions), config.poll_interval, self.guard.alarm
@@ -105,7 +114,7 @@ class Parts:
         """The duties that have a thread each."""
         return (
             *(self.heartbeat, self.control, self.poller, self.rescuer, self.ticker),
-            self.guard,
+            *(self.keeper, self.guard),
         )
 
     def close(self) -> None:

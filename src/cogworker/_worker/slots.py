@@ -66,6 +66,11 @@ class Slots:
         with self._lock:
             return list(self._running.values())
 
+    def unfinished(self) -> list[Delivery]:
+        """The deliveries that run now or are ready to."""
+        with self._lock:
+            return [*self._running.values(), *self._ready]
+
     def offer(self, deliveries: Sequence[Delivery], *, sparing: bool) -> list[Delivery]:
         """Add deliveries; answers with those that must be started now, in free slots.
 

@@ -30,6 +30,10 @@ class Kind(Enum):
     DISCARDED = auto()
     """It is dropped on purpose, its own or a person's."""
     DELETED = auto()
+    HELD = auto()
+    """A worker still holds it: told every few seconds of a job that asks for some feature."""
+    WAITING = auto()
+    """It still waits, and has for long: told now and then, wherever it is by now."""
 
 
 ENDS = frozenset({Kind.DONE, Kind.DEAD, Kind.KILLED, Kind.DISCARDED, Kind.DELETED})

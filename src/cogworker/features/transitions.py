@@ -86,7 +86,17 @@ class Transitions:
         """Jobs go back to the front of their queues, in their order; see ``waiting``."""
         return self.moves.give_back(worker, jobs)
 
+    def keep(self, worker: InFlight, tag: bytes, job: Envelope, queue: str) -> Move | None:
+        """A worker still holds a job; None when that changes nothing."""
+        effects = self._effects(Kind.HELD, job, queue)
+        return self.moves.stay(worker, tag, effects) if effects else None
+
     # Of a job wherever it is.
+
+    def keep_waiting(self, job: Envelope, queue: str) -> Move | None:
+        """A job has been seen waiting, for long already; None when that changes nothing."""
+        effects = self._effects(Kind.WAITING, job, queue)
+        return self.moves.alone(effects) if effects else None
 
     def waiting(self, ref: bytes, payload: bytes, job: Envelope, queue: str) -> Waiting:
         """A job that is to go back to its queue, with ``KEEP`` or a new payload."""

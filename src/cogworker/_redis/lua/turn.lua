@@ -21,8 +21,8 @@ begin_although_full('HDEL', flight)
 redis.call('HSET', flight, '@turn', turn .. ' ' .. fetch)
 redis.call('PERSIST', flight) -- a rescue lets what is left of it expire
 move_groups()
-if turn == last then -- what is gone was settled the first time, not lost
-  return {{}, failed, problems, refused, taken_before(flight, turn), {}, 'again'}
+if turn == last then -- what is gone was settled the first time, not lost, unless it was to stay
+  return {lost_stays, failed, problems, refused, taken_before(flight, turn), {}, 'again'}
 end
 if jobs_left_early > 0 then redis.pcall('INCRBY', KEYS[4], jobs_left_early) end
 local taken, paused = take(flight, turn)

@@ -16,7 +16,11 @@ BEATS_A_PRESENCE = 12
 
 
 class Heartbeat(Loop):
-    """Beats. The first beat comes before the first job: see ``launcher``."""
+    """Beats. The first beat comes before the first job: see ``launcher``.
+
+    ``check_claims`` is called after a silence for which this worker's presence may have expired, on
+    the server's clock: without that nobody can have rescued its jobs.
+    """
 
     name = "heartbeat"
 
@@ -29,6 +33,7 @@ class Heartbeat(Loop):
         facts: Callable[[], Mapping[str, str]],
         interval_s: float,
         wear: Wear,
+        check_claims: Callable[[], None],
     ) -> None:
         super().__init__(outage)
         self._runner = runner
@@ -37,6 +42,9 @@ class Heartbeat(Loop):
         self._facts = facts
         self._interval_s = interval_s
         self._wear = wear
+        self._check_claims = check_claims
+        self._beat_at: float | None = None
+        self._was_silent = False
         self._answered_since: float | None = None
         self.has_beaten = False
 
@@ -49,12 +57,20 @@ class Heartbeat(Loop):
         """Beat once."""
         lasts_s = BEATS_A_PRESENCE * self._interval_s
         try:
-            self._runner.run(presence.beat(self._keys, self._worker.worker, self._facts(), lasts_s))
+            beat_at = self._runner.run(
+                presence.beat(self._keys, self._worker.worker, self._facts(), lasts_s)
+            )
         except BaseException:
             self._answered_since = None
             raise
+        if self._beat_at is not None and beat_at - self._beat_at >= lasts_s:
+            self._was_silent = True
+        self._beat_at = beat_at
         self.has_beaten = True
         if self._answered_since is None:
             self._answered_since = clock.monotonic()
+        if self._was_silent:
+            self._check_claims()
+            self._was_silent = False
         self._wear.check_memory()
         return self._interval_s

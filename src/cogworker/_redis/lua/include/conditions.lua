@@ -2,7 +2,8 @@
 -- The verbs that decide whether a job may be moved, and those that keep a lock with its job.
 --   verb     shared           own                does
 --   claim    <ttl>            <key> <owner>      takes a lock; refused: who holds it
---   hold     <ttl>            <key> <owner>      has the owner's lock last, or takes a free one
+--   hold     <ttl> <take>     <key> <owner>      has the owner's lock last; with take 1 it
+--                                                takes a free one, too
 --   release                   <key> <owner>      frees the owner's lock
 --   unless   <set>            <member>           refused when the set has the member
 --   advance  <key> <seed>     <field> <number>   raises a hash's field; refused: its value. Seed 1:
@@ -30,11 +31,13 @@ verbs.claim = {
 }
 
 verbs.hold = {
-  shared = number,
+  shared = function() return {number(), number()} end,
   own = key_and_owner,
-  apply = function(ttl, own)
+  apply = function(shared, own)
     local holder = holder_of(own[1])
-    if holder == false or holder == own[2] then redis.call('SET', own[1], own[2], 'EX', ttl) end
+    if holder == own[2] or (holder == false and shared[2] == 1) then
+      redis.call('SET', own[1], own[2], 'EX', shared[1])
+    end
   end,
 }
 

@@ -6,12 +6,17 @@
 -- it is `refused`: it stays where it is. One that can't be put down has `failed`, and stays, too. A
 -- job is put down before it is picked up, because the server keeps what a script wrote before it
 -- died. A job is called by its ref, or, new, by its number in the call; for `failed` its payload.
-local lost, failed, refused = {}, {}, {}
+-- Of the lost, `lost_stays` were to stay: those a call that is sent again has not moved itself.
+local lost, lost_stays, failed, refused = {}, {}, {}, {}
 local jobs_read, jobs_left_early = 0, 0
 
 local function lose(ref, kind)
   lost[#lost + 1] = ref
-  if kind ~= 'stay' then jobs_left_early = jobs_left_early + 1 end
+  if kind == 'stay' then
+    lost_stays[#lost_stays + 1] = ref
+  else
+    jobs_left_early = jobs_left_early + 1
+  end
   return false
 end
 
