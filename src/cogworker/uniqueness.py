@@ -109,7 +109,8 @@ def _fields(named: bytes) -> dict[str, msgspec.Raw]:
 
 
 def _checked(by: Any, codec: ArgumentCodec, job: str) -> tuple[str, ...]:
-    if isinstance(by, str) or not all(isinstance(name, str) for name in by):
+    listed = isinstance(by, Sequence) and not isinstance(by, str)
+    if not listed or not all(isinstance(name, str) for name in by):
         raise DeclarationError(
             f"{job}: unique_by must be a function, or names of parameters in a list, "
             f"not {by!r:.100}"

@@ -106,7 +106,8 @@ def _expiry(ttl_s: float) -> int:
     return min(ceil(ttl_s), LONGEST_EXPIRY_S)
 
 
-# Other conditions. One that is met has been carried out, even when a later one refuses the job.
+# Other conditions. One that is met has been carried out, even when a later one refuses the job;
+# only a lock is given back then, since nobody would free it.
 
 
 def unless(key: str, member: str) -> Effect:

@@ -50,14 +50,19 @@ local function take_back(undo)
   for i = #undo, 1, -1 do undo[i]() end
 end
 
--- Answers with what takes the conditions back; or with nothing, the verb that refused, and why.
+-- Answers with what takes the conditions back; or with nothing, the verb that refused, and why:
+-- then locks are taken back, and what else was met stands.
 local function check(effects, own)
-  local undo = {}
+  local undo, locks = {}, {}
   for i, effect in ipairs(effects) do
     if effect.verb.check then
       local why, back = effect.verb.check(effect.shared, own[i])
-      if why then return nil, effect.name, why end
+      if why then
+        take_back(locks)
+        return nil, effect.name, why
+      end
       undo[#undo + 1] = back
+      if effect.name == 'claim' then locks[#locks + 1] = back end
     end
   end
   return undo
