@@ -177,6 +177,10 @@ class Config:
         if self.orphan_threshold < least:
             problem = f"must be at least 2 * heartbeat_interval ({least:g}), not "
             raise ConfigError("orphan_threshold", f"{problem}{self.orphan_threshold:g}")
+        least = 2 * self.orphan_threshold  # a dead worker's jobs keep their locks until the rescue
+        if self.unique_lock_ttl < least:
+            problem = f"must be at least 2 * orphan_threshold ({least:g}), not "
+            raise ConfigError("unique_lock_ttl", f"{problem}{self.unique_lock_ttl:g}")
 
     def _check_server(self) -> None:
         if self.redis_url.startswith("sentinel://"):
