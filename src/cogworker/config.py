@@ -173,14 +173,11 @@ class Config:
         object.__setattr__(self, name, value)
 
     def _check_timing(self) -> None:
-        least = 2 * self.heartbeat_interval  # with less, a single late beat makes a worker dead
-        if self.orphan_threshold < least:
-            problem = f"must be at least 2 * heartbeat_interval ({least:g}), not "
-            raise ConfigError("orphan_threshold", f"{problem}{self.orphan_threshold:g}")
-        least = 2 * self.orphan_threshold  # a dead worker's jobs keep their locks until the rescue
-        if self.unique_lock_ttl < least:
-            problem = f"must be at least 2 * orphan_threshold ({least:g}), not "
-            raise ConfigError("unique_lock_ttl", f"{problem}{self.unique_lock_ttl:g}")
+        pairs = ("orphan_threshold", "heartbeat_interval"), ("unique_lock_ttl", "orphan_threshold")
+        for name, of in pairs:  # or one late beat means death, and locks end before the rescue
+            value, least = getattr(self, name), 2 * getattr(self, of)
+            if value < least:
+                raise ConfigError(name, f"must be at least 2 * {of} ({least:g}), not {value:g}")
 
     def _check_server(self) -> None:
         if self.redis_url.startswith("sentinel://"):

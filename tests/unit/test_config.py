@@ -368,6 +368,13 @@ def test_two_missed_beats_may_not_make_a_worker_dead():
     assert Config(orphan_threshold=10).orphan_threshold == 10
 
 
+def test_locks_may_not_end_before_a_dead_worker_s_jobs_are_rescued():
+    problem = "must be at least 2 * orphan_threshold (600), not 599"
+    error = refused(arguments={"unique_lock_ttl": 599})
+    assert str(error) == f"unique_lock_ttl: {problem} (from the arguments of Cogworker())"
+    assert Config(unique_lock_ttl=600).unique_lock_ttl == 600
+
+
 def test_when_a_default_does_not_fit_the_setting_beside_it_is_to_blame():
     error = refused(flags={"heartbeat_interval": "151"})
     assert error.setting == "orphan_threshold"

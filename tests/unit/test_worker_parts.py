@@ -4,6 +4,7 @@ import logging
 import os
 import signal
 import threading
+from contextlib import nullcontext
 from types import SimpleNamespace
 
 import pytest
@@ -13,6 +14,7 @@ from cogworker._engine.places import InFlight
 from cogworker._redis.keys import Keys
 from cogworker._worker import facts
 from cogworker._worker.alarm import Alarm
+from cogworker._worker.claims import Claims
 from cogworker._worker.delivery import Delivery
 from cogworker._worker.executors.threads import ThreadExecutor
 from cogworker._worker.loops.base import Loop
@@ -360,6 +362,68 @@ class TestHeartbeat:
         away = False
         heartbeat.tick()
         assert heartbeat.answered_since == 105
+
+    @pytest.mark.parametrize(("silent_s", "checks"), [(59.9, 0), (60, 1), (3600, 1)])
+    def test_checks_claims_after_a_silence_that_its_presence_does_not_outlast(
+        self, silent_s, checks
+    ):
+        at, checked, away = 1000.0, [], False
+
+        class Stub:
+            @staticmethod
+            def run(command):
+                return at
+
+        def check():
+            checked.append(at)
+            if away:
+                raise RedisUnavailable("gone")
+
+        heartbeat = Heartbeat(
+            Outage(logging.getLogger("test")),
+            Stub(),
+            Keys("n"),
+            InFlight("w"),
+            dict,
+            5.0,
+            Wear(Config(), lambda reason: False),
+            check,
+        )
+        heartbeat.tick()
+        at += silent_s
+        away = True
+        with pytest.raises(RedisUnavailable) if checks else nullcontext():
+            heartbeat.tick()
+        away = False
+        for _ in range(3):
+            at += 5
+            heartbeat.tick()
+
+        assert len(checked) == 2 * checks, "once more, since the first time got no answer"
+
+
+class TestClaims:
+    def test_interrupts_what_is_not_in_flight_any_more_and_was_when_it_was_asked(self):
+        slots = Slots(2, lambda: None)
+        lost, ended, *ready = deliveries = [delivery(number) for number in range(4)]
+        slots.offer(deliveries, sparing=False)
+        interrupted = []
+
+        class Stub:
+            @staticmethod
+            def run(command):
+                assert command.words() == ("HKEYS", "n:worker:w:in_flight")
+                slots.finish(ended, None)  # and was settled; the next one takes its slot
+                slots.offer([delivery(9)], sparing=False)
+                return {b"@turn", ready[1].tag}
+
+        Claims(Stub(), Keys("n"), InFlight("w"), slots, interrupted.append).check()
+
+        assert interrupted == [lost, ready[0]]
+        assert [each.lost for each in deliveries] == [True, False, True, False]
+
+    def test_asks_nothing_when_it_runs_nothing(self):
+        Claims(None, Keys("n"), InFlight("w"), Slots(1, lambda: None), None).check()
 
 
 class TestDelivery:

@@ -57,10 +57,7 @@ local function check(effects, own)
   for i, effect in ipairs(effects) do
     if effect.verb.check then
       local why, back = effect.verb.check(effect.shared, own[i])
-      if why then
-        take_back(locks)
-        return nil, effect.name, why
-      end
+      if why then return take_back(locks), effect.name, why end
       undo[#undo + 1] = back
       if effect.name == 'claim' then locks[#locks + 1] = back end
     end
