@@ -20,8 +20,9 @@ from cogworker.inspector import Inspector
 from cogworker.retry import RetryPolicy
 
 from support.flaky import MODES as FAULTS
-from support.flaky import Death, Fault, FlakyConnector
+from support.flaky import Fault, FlakyConnector
 from support.inline import InlineWorker
+from support.lives import Life
 from support.processes import eventually, lines
 from support.swarms import QUICK
 from support.throughput import pop_throughput
@@ -34,6 +35,7 @@ class Ledger:
 
     runs: Counter = field(default_factory=Counter)
     pushed: Counter = field(default_factory=Counter)
+    refused: list = field(default_factory=list)
 
 
 def make_app(settings, fault, ledger, mode):
@@ -79,7 +81,7 @@ def live(app, redis, ledger):
     finish(app, redis)
 
 
-def finish(app, redis):
+def finish(app, redis, ledger=None):
     """A healthy worker from its start to its end, with all the time in the world."""
     worker = InlineWorker(app)
     worker.beat()
@@ -128,6 +130,16 @@ def check_books(dump, ledger, mode, *, died):
         assert processed == expected.total() - failed
 
 
+def life(mode):
+    return Life(
+        Ledger,
+        lambda settings, fault, ledger: make_app(settings, fault, ledger, mode),
+        live,
+        finish,
+        lambda dump, ledger, *, died: check_books(dump, ledger, mode, died=died),
+    )
+
+
 @pytest.mark.parametrize("mode", MODES)
 def test_a_life_without_faults_balances(mode, settings, redis, dump):
     ledger = Ledger()
@@ -141,29 +153,7 @@ def test_a_life_without_faults_balances(mode, settings, redis, dump):
 @pytest.mark.parametrize("fault", FAULTS)
 @pytest.mark.parametrize("mode", MODES)
 def test_a_life_balances_whichever_call_fails(mode, fault, settings, redis, dump):
-    clean = Fault()
-    live(make_app(settings, clean, Ledger(), mode), redis, Ledger())
-
-    for at in range(1, clean.count + 1):
-        for key in redis.scan_iter(settings["namespace"].replace("{", "\\{") + "*"):
-            redis.delete(key)
-        ledger = Ledger()
-        died = False
-        try:
-            live(make_app(settings, Fault(at, fault), ledger, mode), redis, ledger)
-        except Death:
-            died = True
-            all_workers_are_dead(redis, settings_keys(settings))
-            finish(make_app(settings, Fault(), ledger, mode), redis)
-        assert died == fault.startswith("dies")
-        try:
-            check_books(dump, ledger, mode, died=died)
-        except AssertionError as error:
-            raise AssertionError(f"call {at} of {clean.count} {fault}: {error}") from error
-
-
-def settings_keys(settings):
-    return Cogworker(**settings).client.keys
+    life(mode).balances_whichever_call_fails(fault, settings, redis, dump)
 
 
 PRODUCER = """

@@ -179,9 +179,8 @@ class TestUntilExecuted:
     def test_a_job_that_is_taken_out_of_its_queue_frees_it(self, app, look, locks, end):
         job = declare(app, "until_executed")
         jid = job.enqueue()
-        [raw] = look.waiting("default")
 
-        move_out(app, end, raw)
+        assert getattr(look.jobs_in("default"), end)(jid).word == f"{end.removesuffix('e')}ed"
 
         assert locks() == {}
         assert look.stats().enqueued == 0
@@ -193,33 +192,11 @@ class TestUntilExecuted:
         worker.work_off()
         second = job.enqueue()
 
-        [refused] = revive(app, look).refused
-        assert refused.why == second
+        assert look.jobs("dead").revive(first) == ("duplicate", second)
         assert (look.stats().dead, look.stats().enqueued) == (1, 1)
         worker.work_off()
-        assert not revive(app, look).refused
+        assert look.jobs("dead").revive(first).word == "requeued"
         assert holder(locks) in (first, second)
-
-
-def move_out(app, end, raw):
-    from cogworker import payload
-    from cogworker._engine.places import Queue
-    from cogworker._engine.plan import KEEP
-
-    transitions = app.client.transitions
-    job, queue = payload.destination(raw)
-    words = (Queue(queue), raw, *([KEEP] if end == "kill" else []), job, queue)
-    app.client.runner.run(app.client.moves.move([getattr(transitions, end)(*words)]))
-
-
-def revive(app, look):
-    from cogworker import payload
-    from cogworker._engine.places import Place
-
-    raw = look.dead()[0].raw
-    job, queue = payload.destination(raw)
-    moves = app.client.transitions.revive(Place.DEAD, raw, raw, job, queue)
-    return app.client.runner.run(app.client.moves.move(moves))
 
 
 class TestUntilExecuting:
@@ -395,7 +372,7 @@ class TestWhileExecuting:
         worker.dispatcher.step()
         worker.leave()
 
-        assert look.stats()[3:] == (1, 0, 0, 0, 0)
+        assert look.stats()[4:] == (1, 0, 0, 0, 0)
         assert locks() == {}
 
     def test_an_interrupted_run_frees_the_lock(self, app, busy, look, locks):
