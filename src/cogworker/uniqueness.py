@@ -17,7 +17,6 @@ Lock = Callable[[tuple[Any, ...], dict[str, Any], bytes], str]
 _OfWhat = Callable[[ArgumentCodec, tuple[Any, ...], dict[str, Any], bytes], bytes]
 """What of a call must be the same, as JSON."""
 
-_KEY = "unique_by()"
 
 _KEY = "unique_by()"
 

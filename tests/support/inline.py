@@ -77,6 +77,7 @@ class InlineWorker:
     def tick(self) -> None:
         """Fire what is due. It must have looked for dead workers before."""
         self.persist(self.ticker.tick)
+
     def keep(self) -> None:
         """Keep the locks of what is held, and of what has waited for long."""
         self.keeper._round_at = 0.0
