@@ -21,6 +21,7 @@ from cogworker.middleware import Middleware
 from cogworker.options import JobOptions, check_tags
 from cogworker.outgoing import outgoing, payload_fields, send_through
 from cogworker.payload import new_jid
+from cogworker.status import JobStatus, Statuses
 from cogworker.timetable import PeriodicOptions, Timetable
 from cogworker.worker import Worker
 
@@ -44,6 +45,7 @@ class Cogworker:
         self.jobs: dict[str, Job[..., Any]] = {}
         self.timetable = Timetable()
         self.client = Client(configuration.load(file=config_file, arguments=settings))
+        self._statuses = Statuses(self.client, self.jobs)
 
     @property
     def middleware(self) -> Middleware:
@@ -186,6 +188,27 @@ class Cogworker:
     async def apush(self, payload: Mapping[str, Any]) -> str | None:
         """Push a payload as it is; see ``push``."""
         return await self.client.apush(self._prepare(payload))
+
+    def status(self, jid: str) -> JobStatus | None:
+        """What is known of a job that was declared with ``status``; None when that is nothing."""
+        return self._statuses.get(jid)
+
+    async def astatus(self, jid: str) -> JobStatus | None:
+        """What is known of a job; see ``status``."""
+        return await self._statuses.aget(jid)
+
+    def result(self, jid: str, timeout: float | None = None) -> Any:
+        """Wait until a job has ended; answers with what it returned.
+
+        It is of the type that the job's annotation says, if the job is declared here. ``timeout``
+        is in seconds, by default without end. Raises a kind of NoResult: JobFailed, JobCancelled,
+        ResultNotKept, ResultTimeout or NoStatus.
+        """
+        return self._statuses.wait(jid, timeout).outcome()
+
+    async def aresult(self, jid: str, timeout: float | None = None) -> Any:
+        """Wait until a job has ended; see ``result``."""
+        return (await self._statuses.await_(jid, timeout)).outcome()
 
     def worker(self, **settings: Any) -> Worker:
         """A worker in this process, for all jobs declared so far and later.

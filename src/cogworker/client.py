@@ -180,7 +180,7 @@ class Client:
         if len(payload) > limit:
             raise PayloadTooLarge(name, len(payload), limit)
         queue = fields["queue"]
-        if "unique" not in fields:
+        if "unique" not in fields and "status" not in fields:
             return Prepared(fields["jid"], name, NewJob(queue, payload, at, delay_s))
         wait_s = delay_s if at is None else max(0.0, at - clock.wall())
         job = self.transitions.push(payload, parse(payload), queue, at, wait_s)

@@ -1,4 +1,4 @@
-"""How the arguments of one function travel as JSON and come back.
+"""How the arguments of one function, and its result, travel as JSON and come back.
 
 A codec is built once, when a job is declared: each parameter's annotation is resolved, and kept if
 msgspec can carry it. Then ``encode``: the signature, the values (each as its annotation says, and
@@ -16,6 +16,7 @@ import sys
 import typing
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
+from functools import cached_property
 from itertools import repeat
 from math import isfinite
 from typing import Any, TypeVar
@@ -99,9 +100,9 @@ class ArgumentCodec:
         self._required: set[str] = set()
         self._typed = False
         self._decoders: dict[int, msgspec.json.Decoder[Any]] = {}
-        namespace = getattr(inspect.unwrap(function), "__globals__", {})
+        self._namespace = getattr(inspect.unwrap(function), "__globals__", {})
         for parameter in self._signature.parameters.values():
-            self._add(parameter, _Parameter(parameter, namespace))
+            self._add(parameter, _Parameter(parameter, self._namespace))
 
     def encode(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[bytes, bytes | None]:
         """Encode the arguments of one call: a JSON list, and a JSON object or None.
@@ -138,6 +139,23 @@ class ArgumentCodec:
         named = {} if kwargs is None else self._decode_kwargs(kwargs)
         self._check(values, named)
         return values, named
+
+    def encode_result(self, value: Any) -> bytes:
+        """Encode what the function has returned; InvalidArguments if it can't travel."""
+        return _report(self._job, "the result", self._result.encode, value)
+
+    def decode_result(self, raw: _Json) -> Any:
+        """Decode what ``encode_result`` has written; InvalidArguments if it does not fit."""
+        return _report(self._job, "the result", self._result.decode, raw)
+
+    @cached_property
+    def _result(self) -> "_Parameter":
+        declared = inspect.Parameter(
+            "return",
+            inspect.Parameter.POSITIONAL_ONLY,
+            annotation=self._signature.return_annotation,
+        )
+        return _Parameter(declared, self._namespace)
 
     def _add(self, declared: inspect.Parameter, parameter: "_Parameter") -> None:
         self._typed |= parameter.decoder is not None

@@ -102,6 +102,8 @@ class Config:
         "Periodic entries beside those in the code, each a mapping (not in the environment).")
     periodic_catch_up: bool = _setting(True, kinds.FLAG,
         "Whether periodic entries fire the latest time slot that was missed before their first.")
+    status_ttl: float = _setting(1800.0, seconds(),
+        "How long a job's status is kept after its last change, in seconds.")
     max_payload_bytes: int = _setting(1_048_576, whole(1, 536_870_912),
         "Largest job that can be enqueued, in bytes.")
     dead_max_jobs: int = _setting(10_000, whole(1, 1_000_000_000),

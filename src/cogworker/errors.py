@@ -20,6 +20,13 @@
     │   └── RedisRefused           the server said no (out of memory, wrong type, no permission …)
     ├── NoCurrentJob               ``current_job()`` outside of a job
     ├── StartupFailed              an ``on_startup`` hook failed, so the worker did not start
+    ├── InvalidProgress            what a job tells of itself can't be kept
+    ├── NoResult                   ``cog.result()`` has none to answer with
+    │   ├── JobFailed              the job is dead
+    │   ├── JobCancelled           it was discarded, killed or deleted
+    │   ├── ResultNotKept          it succeeded, and what it returned could not be kept
+    │   ├── ResultTimeout          it has not ended in time; also a TimeoutError
+    │   └── NoStatus               nothing is known of it (any more)
     └── EmbeddedServerError        the private development server did not start
 
     JobInterrupted                 a BaseException, raised *into* a job at a hard stop
@@ -205,6 +212,72 @@ class StartupFailed(CogworkerError):
     def __init__(self, hook: str, problem: str) -> None:
         self.hook = hook
         super().__init__(f"the startup hook {hook} failed, the worker does not start: {problem}")
+
+
+class InvalidProgress(CogworkerError):
+    """What a job told of itself, with ``at`` or ``store``, can't be kept.
+
+    Attributes: ``job`` (its name), ``problem``.
+    """
+
+    def __init__(self, job: str, problem: str) -> None:
+        self.job = job
+        self.problem = problem
+        super().__init__(f"{job}: {problem}")
+
+
+class NoResult(CogworkerError):
+    """There is no result of a job. ``jid`` is its id, ``job`` its name, if that is known."""
+
+    def __init__(self, jid: str, job: str | None, problem: str) -> None:
+        self.jid = jid
+        self.job = job
+        super().__init__(f"{job or 'job'} {jid} {problem}")
+
+
+class JobFailed(NoResult):
+    """The job is dead. ``error_class`` and ``error_message`` say of what, if that is known."""
+
+    def __init__(
+        self, jid: str, job: str | None, error_class: str | None, error_message: str | None
+    ) -> None:
+        self.error_class = error_class
+        self.error_message = error_message
+        error = "" if error_class is None else f": {error_class}: {error_message}"
+        super().__init__(jid, job, f"has failed{error}")
+
+
+class JobCancelled(NoResult):
+    """The job was discarded, killed or deleted. ``reason`` is the last error, if there was one."""
+
+    def __init__(self, jid: str, job: str | None, reason: str | None) -> None:
+        self.reason = reason
+        super().__init__(jid, job, "was cancelled" + (f": {reason}" if reason else ""))
+
+
+class ResultNotKept(NoResult):
+    """The job has succeeded, but what it returned could not be kept; ``reason`` says why."""
+
+    def __init__(self, jid: str, job: str | None, reason: str) -> None:
+        self.reason = reason
+        super().__init__(jid, job, f"has succeeded, without a result: {reason}")
+
+
+class ResultTimeout(NoResult, TimeoutError):
+    """The job had not ended in time; its ``state`` was queued, working or the like."""
+
+    def __init__(self, jid: str, job: str | None, state: str, timeout_s: float) -> None:
+        self.state = state
+        self.timeout_s = timeout_s
+        super().__init__(jid, job, f"has not ended within {timeout_s:g} s, it is {state}")
+
+
+class NoStatus(NoResult):
+    """There is no status of a job: it asked for none, it has expired, or there is no such job."""
+
+    def __init__(self, jid: str) -> None:
+        problem = "has no status; declare it with status=True, or have the status kept for longer"
+        super().__init__(jid, None, problem)
 
 
 class EmbeddedServerError(CogworkerError):

@@ -14,6 +14,7 @@ from cogworker.middleware import OutgoingJob
 from cogworker.options import JobOptions, Options
 from cogworker.outgoing import encoded_fields, send_through
 from cogworker.payload import new_jid
+from cogworker.progress import Progress
 from cogworker.retry import policy_of
 from cogworker.uniqueness import lock_of
 
@@ -127,6 +128,8 @@ class Job(Generic[P, R]):
         if chosen.tags:
             self._fields["tags"] = list(dict.fromkeys(chosen.tags))
         self._expires_in_s = chosen.expires_in_s
+        if chosen.status is not False:
+            self._fields["status"] = chosen.status
         self._lock = lock_of(chosen, self.codec, self.name)
         self._raises = chosen.on_duplicate == "raise"
 
@@ -145,6 +148,8 @@ class Job(Generic[P, R]):
         fields = self._fields
         if self._lock is not None:
             fields = {**fields, "lock": self._lock(args, kwargs, encoded)}
+        if self.options.status is True:
+            fields = {**fields, "status": self.client.config.status_ttl}
         retries = self.policy.max_retries
         return Draft(
             *(self.name, self.options.queue, retries, encoded, named, fields, at, delay_s),
@@ -192,13 +197,35 @@ class Job(Generic[P, R]):
 
 
 class CurrentJob(NamedTuple):
-    """The job that runs here. ``attempt`` is 1 for the first run, 2 for the first retry."""
+    """The job that runs here. ``attempt`` is 1 for the first run, 2 for the first retry.
+
+    It may be handed to threads that the job starts. ``progress`` is there for a job with a status.
+    """
 
     jid: str
     name: str
     queue: str
     attempt: int
     tags: tuple[str, ...] = ()
+    progress: Progress | None = None
+
+    def at(self, pct: float, message: str | None = None) -> None:
+        """Tell how far the run is, from 0 to 100, for the job's status.
+
+        Without a message the last one stays. Call it as often as you like, from any thread: it is
+        written a few times a second. Nothing happens for a job without a status. Raises
+        InvalidProgress.
+        """
+        if self.progress is not None:
+            self.progress.at(pct, message)
+
+    def store(self, **fields: Any) -> None:
+        """Keep fields of its own, JSON values, in the job's status; see ``at``.
+
+        A run has 50 fields at most, of 10,000 bytes each. They stay when the job is retried.
+        """
+        if self.progress is not None:
+            self.progress.store(fields)
 
 
 running: ContextVar[CurrentJob] = ContextVar("cogworker_current_job")

@@ -13,6 +13,7 @@ from cogworker import clock
 from cogworker import retry as retries
 from cogworker._kinds import Refusal, check_queue_name
 from cogworker.errors import DeclarationError
+from cogworker.features.status import LONGEST_KEPT_S
 from cogworker.features.unique import MODES, Mode
 from cogworker.hooks import DeathHook, check_hook
 from cogworker.retry import RetryIn, RetryPolicy
@@ -39,6 +40,7 @@ class JobOptions(TypedDict, total=False):
     skip_middleware: Collection[Callable[..., Any]]
     expires_in: float | timedelta | None
     tags: Sequence[str]
+    status: bool | float
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,6 +70,10 @@ class Options:
     ``expires_in``, seconds or a timedelta from when it is due: a worker that takes it later than
     that discards it. ``tags`` are what it can be found by, 20 printable texts of up to 100
     characters at most.
+
+    ``status`` keeps what becomes of the job, what it tells of its progress and what it returns, for
+    ``cog.status`` and ``cog.result``: with True until ``status_ttl`` after the last change, or for
+    a number of seconds.
     """
 
     queue: str = "default"
@@ -82,6 +88,7 @@ class Options:
     skip_middleware: Collection[Callable[..., Any]] = ()
     expires_in: float | timedelta | None = None
     tags: Sequence[str] = ()
+    status: bool | float = False
 
     def __post_init__(self) -> None:
         try:
@@ -95,6 +102,7 @@ class Options:
         _check_choice("on_duplicate", self.on_duplicate, ("skip", "raise"))
         if not isinstance(self.history, bool | None):
             raise ValueError(f"history must be True, False or None, not {self.history!r:.100}")
+        _check_status(self.status)
         if self.unique_by is not None and self.unique is None:
             raise ValueError("unique_by needs unique, such as unique='until_executed'")
         if self.expires_in is not None and not _is_wait(self.expires_in):
@@ -160,6 +168,15 @@ def _made(job: str, make: Callable[[], Options], given: dict[str, Any]) -> Optio
         return make()
     except ValueError as error:
         raise DeclarationError(f"{job}: {error}") from None
+
+
+def _check_status(status: object) -> None:
+    if isinstance(status, bool) or (clock.is_seconds(status) and 0 < status <= LONGEST_KEPT_S):  # type: ignore[operator]
+        return
+    raise ValueError(
+        f"status must be True, False, or a number of seconds above 0 (100 years at most), "
+        f"not {status!r:.100}"
+    )
 
 
 def _check_choice(name: str, value: object, choices: Sequence[object]) -> None:

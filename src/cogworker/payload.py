@@ -39,6 +39,7 @@ class Envelope(msgspec.Struct, gc=False, frozen=True):
     history: Any = None
     expires_at: Any = None
     tags: Any = None
+    status: Any = None
 
 
 NOT_A_JOB = Envelope(UNPARSEABLE, "")

@@ -100,6 +100,14 @@ MOVES = [
     Row("retrying", "reschedule", "retrying", PUT_OFF),
 ]
 COUNTERS = ("processed", "failed", "discarded")
+STATUS_S = 500
+STATES = {  # the status after a move; where nothing else stands, it is that of the place
+    **dict.fromkeys(("discard itself", "fail late", "take too late", "discard"), "cancelled"),
+    **dict.fromkeys(("delete", "clear", "kill"), "cancelled"),
+    **dict.fromkeys(("fail for good", "rescue too often"), "failed"),
+    "succeed": "complete",
+    "take": "queued",  # it is working as soon as it runs
+}
 
 
 class Life:
@@ -117,6 +125,7 @@ class Life:
             history=True,
             tags=["a", "b"],
             expires_in=3 * DELAY_S,
+            status=STATUS_S,
             name="job",
         )
         def job() -> None:
@@ -252,6 +261,10 @@ class Life:
         assert len(locks) <= 1
         return next((self.redis.ttl(key) for key in locks), None)
 
+    def status(self) -> tuple[str, int]:
+        """The job's status, and for how long it is kept."""
+        return self.app.status(self.jid).state, self.redis.ttl(self.keys.status(self.jid))
+
     def counts(self) -> Counter[str]:
         stats = self.look.stats()
         counts = Counter({name: getattr(stats, name) for name in COUNTERS})
@@ -302,6 +315,9 @@ def test_what_goes_with_a_move(row, mode, app, redis):
     )
     assert life.attempts() == attempts
     assert life.log() == [*outcomes_before.split(), *row.log.split()]
+    waits_s = DELAY_S if row.ends in ("scheduled", "retrying") else 0
+    kept_s = pytest.approx(STATUS_S + waits_s, abs=60)
+    assert life.status() == (STATES.get(row.move, row.ends), kept_s)
     counts = life.counts()
     counts.subtract(counts_before)
     assert +counts == Counter(row.counts.split())

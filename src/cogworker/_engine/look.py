@@ -122,6 +122,32 @@ def newest_dead(keys: Keys, limit: int) -> Command[list[tuple[bytes, float]]]:
     return Command("dead", None, words, (0, limit - 1, "WITHSCORES"), _scored)
 
 
+def status(keys: Keys, jid: str) -> Command[dict[str, bytes]]:
+    """The fields of a job's status; none when there is none."""
+    return Command("status", None, ("HGETALL", keys.status(jid)), (), _fields)
+
+
+def last_end(keys: Keys) -> Command[str]:
+    """Where the stream of ends has got to."""
+    words = ("XREVRANGE", keys.status_ends)
+    return Command(
+        "last end", None, words, ("+", "-", "COUNT", 1), lambda reply: _last_id(reply, "0-0")
+    )
+
+
+def ends_since(keys: Keys, position: str, block_s: float) -> Command[tuple[str, set[str]]]:
+    """Wait for ends after a position in their stream: the new position, and the jobs' ids."""
+    words = (*("XREAD", "COUNT", "1000", "BLOCK"), str(max(1, int(block_s * 1000))))
+
+    def read(reply: Any) -> tuple[str, set[str]]:
+        entries = reply[0][1] if reply else []
+        lists = [words for _, fields in entries for words in fields[1::2] if words[:1] == b"["]
+        jids = {jid for words in lists for jid in msgspec.json.decode(words, type=list[str])}
+        return _last_id(entries[::-1], position), jids
+
+    return Command("ends", None, (*words, "STREAMS", keys.status_ends), (position,), read)
+
+
 def decoded(payload: bytes) -> dict[str, Any] | None:
     """A payload as a dict; None when it is not one."""
     try:
@@ -132,6 +158,14 @@ def decoded(payload: bytes) -> dict[str, Any] | None:
 
 def _sorted_texts(reply: Any) -> list[str]:
     return sorted(text(word) for word in reply)
+
+
+def _fields(reply: Any) -> dict[str, bytes]:
+    return {text(name): value for name, value in zip(reply[::2], reply[1::2], strict=True)}
+
+
+def _last_id(newest_first: Any, otherwise: str) -> str:
+    return text(newest_first[0][0]) if newest_first else otherwise
 
 
 def _scored(reply: Any) -> list[tuple[bytes, float]]:

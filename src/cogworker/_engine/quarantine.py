@@ -39,6 +39,7 @@ def fixed(keys: Keys) -> dict[str, str]:
         **dict.fromkeys((keys.pauses, keys.intake, keys.periodic_disablings), "hash"),
         **dict.fromkeys((keys.periodic_entries, keys.periodic_seen, keys.periodic_slots), "hash"),
         **dict.fromkeys((keys.periodic_runs, keys.periodic_skips), "hash"),
+        keys.status_ends: "stream",
     }
 
 

@@ -35,6 +35,7 @@ class Keys:
         "queues",
         "retry",
         "schedule",
+        "status_ends",
         "workers",
     )
 
@@ -87,6 +88,9 @@ class Keys:
         self.periodic_disabled = f"{namespace}:periodic:disabled"
         #: HASH: when an entry was disabled, epoch seconds, and by whom. As above.
         self.periodic_disablings = f"{namespace}:periodic:disablings"
+        #: STREAM: ids of jobs with a status, as they end. Written with the end of each, read by
+        #: those who wait for one; about the last minute's.
+        self.status_ends = f"{namespace}:status_ends"
         self._queue = f"{namespace}:queue:"
         self._wake = f"{namespace}:wake:"
         self._worker = f"{namespace}:worker:"
@@ -115,6 +119,13 @@ class Keys:
     def lock(self, name: str) -> str:
         """STRING: the id of the job that owns a lock; expires when its job seems lost."""
         return f"{self._namespace}unique:{name}"
+
+    def status(self, jid: str) -> str:
+        """HASH, shared: a job's status, see ``features/status.py``; for as long as its job says.
+
+        Written with every move of a job that asks for it, and while it runs.
+        """
+        return f"{self._namespace}status:{jid}"
 
     def attempts(self, jid: str) -> str:
         """LIST: a job's failures, JSON, oldest first; expires 30 days after the last one."""

@@ -1,14 +1,16 @@
 """One taking of a job by this worker."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from cogworker import clock
 from cogworker._engine.plan import Move
 from cogworker._engine.replies import queue_of
 from cogworker.errors import JobInterrupted
-from cogworker.features.event import Run
+from cogworker.features.event import NO_RESULT_YET, Run
 from cogworker.job import Job
 from cogworker.payload import Envelope, failures
+from cogworker.progress import Progress
 
 
 class Delivery:
@@ -17,7 +19,8 @@ class Delivery:
     ``job`` is None when no job of that name is declared here. ``begun`` is set just before its
     function is called; ``interrupted`` when the worker, at its end, has asked the run to stop, or
     will give it back; ``returned`` when the run is over, with ``move``, None for a success, as its
-    outcome. ``ran_s`` is how long it ran, ``result`` what it returned, as JSON, if that is wanted.
+    outcome. ``ran_s`` is how long it ran. For a job with a status ``progress`` is what the run says
+    of itself, ``result`` what it returned, as JSON, or ``no_result`` why that is not kept.
     ``admitted`` is False while it waits for the server's word, and after a refusal; ``lost`` is
     set when it is known that the job was rescued meanwhile.
     """
@@ -30,7 +33,9 @@ class Delivery:
         "job",
         "lost",
         "move",
+        "no_result",
         "payload",
+        "progress",
         "ran_s",
         "ready_at",
         "result",
@@ -49,7 +54,9 @@ class Delivery:
         self.ready_at = now
         self.started_at = 0.0
         self.ran_s = 0.0
+        self.progress: Progress | None = None
         self.result: bytes | None = None
+        self.no_result = NO_RESULT_YET
         self.admitted = True
         self.begun = False
         self.interrupted = False
@@ -68,11 +75,31 @@ class Delivery:
             self.begun = False
             raise JobInterrupted
 
-    def run(self, error: dict[str, Any] | None = None) -> Run:
-        """Its run, which has ended, with the error that it ended with."""
+    def run(
+        self,
+        error: dict[str, Any] | None = None,
+        notes: Mapping[str, bytes] | None = None,
+    ) -> Run:
+        """Its run, which has ended, with the error that it ended with.
+
+        ``notes`` are what one says of itself that goes on.
+        """
         ran_s = self.ran_s or clock.monotonic() - self.started_at
         attempt = failures(self.envelope) + 1
-        return Run(attempt, clock.wall() - ran_s, ran_s, error, self.result)
+        started_at = clock.wall() - ran_s
+        if self.progress is None:
+            return Run(attempt, started_at, ran_s, error)
+        said = self.progress.close() if notes is None else notes
+        return Run(
+            *(attempt, started_at, ran_s, error, self.result),
+            no_result=self.no_result,
+            notes=said,
+        )
+
+    def stop_telling(self) -> None:
+        """Its job was rescued meanwhile: what the run says of itself is not true of the job."""
+        if self.progress is not None:
+            self.progress.close()
 
     @property
     def queue(self) -> str:

@@ -31,6 +31,7 @@ from cogworker._worker.deaths import Deaths
 from cogworker._worker.delivery import Delivery
 from cogworker._worker.fetch import Fetch
 from cogworker._worker.gate import Gate
+from cogworker._worker.notes import Notes
 from cogworker._worker.order import QueueOrder
 from cogworker._worker.outage import Outage
 from cogworker._worker.performer import Performer
@@ -70,6 +71,7 @@ class Dispatcher:
         outage: Outage,
         wear: Wear,
         fetch: Fetch,
+        notes: Notes,
         on_damage: Callable[[], None],
         deaths: Deaths,
     ) -> None:
@@ -86,6 +88,7 @@ class Dispatcher:
         self._outage = outage
         self._wear = wear
         self._fetch = fetch
+        self._notes = notes
         self.settlements = Settlements(transitions, worker, on_damage, deaths)
         self._stepped_at = clock.monotonic()
         self.alarm = Alarm()
@@ -213,6 +216,7 @@ class Dispatcher:
             self._command
             or self.slots.has_finished
             or self.settlements.is_due(now)
+            or self._notes.is_due(now)
             or self._fetch.basic != self._told_basic
             or (self._hungry and self._want() > 0)
         )
@@ -251,6 +255,7 @@ class Dispatcher:
     def _compose(self, now: float) -> Command[Turned | Stale]:
         finished = self.slots.collect()
         self.settlements.finish(finished)
+        self.settlements.add(self._notes.take(now))
         self._wear.ran(len(finished.deliveries))
         self._readiness.learn(len(finished.deliveries), finished.ran_s, now)
         self._number += 1
@@ -321,9 +326,9 @@ class Dispatcher:
     # Waiting.
 
     def _wait(self, now: float) -> None:
-        until = now + self._idle_s
+        until = min(now + self._idle_s, self._notes.due_at)
         if self.slots.ready:
-            until = now + SPREAD_AFTER_S
+            until = min(until, now + SPREAD_AFTER_S)
         elif self.settlements.stuck:
             until = min(until, self.settlements.stuck_until)
         if self.taking and not self._hungry and self._want() > 0:

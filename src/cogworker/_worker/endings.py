@@ -72,7 +72,10 @@ class Endings:
             return self._bury(delivery, kept, delivery.run(described), error)
         if not delivery.lost:
             logger.warning("given back: %s", payload.label(delivery.envelope))
-        waiting = self._transitions.waiting(delivery.tag, KEEP, delivery.envelope, delivery.queue)
+        run = None if delivery.progress is None else delivery.run()
+        waiting = self._transitions.waiting(
+            delivery.tag, KEEP, delivery.envelope, delivery.queue, run
+        )
         return self._transitions.back(self._worker, [waiting])[0]
 
     def _discarded(self, delivery: Delivery, control: Discard) -> Move:
@@ -82,7 +85,8 @@ class Endings:
             _escaped(failure.message_of(control)),
         )
         return self._transitions.discard(
-            self._worker, delivery.tag, delivery.envelope, delivery.queue, delivery.run()
+            *(self._worker, delivery.tag, delivery.envelope, delivery.queue, delivery.run()),
+            reason=failure.describe(control),
         )
 
     def _rescheduled(self, delivery: Delivery, control: Reschedule) -> Move:

@@ -77,10 +77,11 @@ class Orphans:
         **changes: int,
     ) -> Move:
         logger.error("moved to dead: %s error=%s", _label(job.payload), error)
-        kept = failure.record(job.payload, job.queue, failure.describe(error), **changes)
+        described = failure.describe(error)
+        kept = failure.record(job.payload, job.queue, described, **changes)
         if envelope is not NOT_A_JOB:
             self._deaths.expect(job.tag, envelope.class_, envelope.jid, kept, error)
-        return self._transitions.bury(worker, job.tag, kept, envelope, job.queue)
+        return self._transitions.bury(worker, job.tag, kept, envelope, job.queue, reason=described)
 
 
 def _label(job: bytes) -> str:

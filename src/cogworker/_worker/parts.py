@@ -29,6 +29,7 @@ from cogworker._worker.loops.keeper import Keeper
 from cogworker._worker.loops.poller import Poller
 from cogworker._worker.loops.rescuer import Rescuer
 from cogworker._worker.loops.ticker import Ticker
+from cogworker._worker.notes import Notes
 from cogworker._worker.order import QueueOrder
 from cogworker._worker.orphans import Orphans
 from cogworker._worker.outage import Outage
@@ -85,6 +86,7 @@ class Parts:
         self._deaths, self._deaths_of_orphans = (
             Deaths(client.hooks, jobs, self.hook_thread) for _ in range(2)
         )
+        self.notes = Notes(client.transitions, self.worker, lambda: self.dispatcher.alarm.ring())
         self.performer = self._make_performer(jobs, fetch)
         wear = Wear(config, on_worn_out)
         self.dispatcher = self._make_dispatcher(start, wear, fetch)
@@ -128,7 +130,10 @@ class Parts:
             *(client.transitions, self.worker, fetch),
             *(self._deaths, client.hooks, self.hook_thread),
         )
-        return Performer(jobs, client.transitions, self.worker, endings, client.middleware.server)
+        return Performer(
+            *(jobs, client.transitions, self.worker, endings),
+            *(client.middleware.server, self.notes),
+        )
 
     def _make_dispatcher(
         self, start: Callable[[Delivery], None], wear: Wear, fetch: Fetch
@@ -144,6 +149,7 @@ class Parts:
             outage=self.outage,
             wear=wear,
             fetch=fetch,
+            notes=self.notes,
             on_damage=self.guard.alarm,
             deaths=self._deaths,
         )

@@ -16,13 +16,16 @@ from cogworker import clock, payload
 from cogworker._engine.places import InFlight
 from cogworker._engine.plan import KEEP, Move
 from cogworker._engine.replies import Taken
+from cogworker._worker import failure, results
 from cogworker._worker.around import run_inside, run_inside_async, run_of
 from cogworker._worker.delivery import Delivery
 from cogworker._worker.endings import Endings
-from cogworker.errors import InvalidPayload, UnknownJob
+from cogworker._worker.notes import Notes
+from cogworker.errors import Discard, InvalidPayload, UnknownJob
 from cogworker.features.transitions import Transitions
 from cogworker.job import CurrentJob, Job, running
 from cogworker.middleware import Chain, Entry, JobRun, ServerMiddleware
+from cogworker.progress import Progress
 
 logger = logging.getLogger("cogworker.worker")
 
@@ -60,12 +63,14 @@ class Performer:
         worker: InFlight,
         endings: Endings,
         middlewares: Chain[ServerMiddleware],
+        notes: Notes,
     ) -> None:
         self._jobs = jobs
         self._transitions = transitions
         self._worker = worker
         self._endings = endings
         self._middlewares = middlewares
+        self._notes = notes
 
     def accept(self, taken: Taken, now: float) -> Delivery | Move:
         """A delivery to run, or the move of what is not run: too late, or not a job."""
@@ -83,14 +88,17 @@ class Performer:
             )
         if envelope.expires_at is not None and payload.is_over(envelope, clock.wall()):
             logger.info("too late, discarded: %s queue=%s", payload.label(envelope), taken.queue)
-            return self._transitions.discard(self._worker, taken.tag, envelope, taken.queue)
+            return self._transitions.discard(
+                *(self._worker, taken.tag, envelope, taken.queue),
+                reason=failure.describe(Discard("it was taken too late")),
+            )
         return Delivery(taken.tag, taken.payload, envelope, self._jobs.get(envelope.class_), now)
 
     def perform(self, delivery: Delivery) -> Move | None:
         """Run a plain function here; only an interrupt that comes after the run gets out."""
         try:
             if self._middlewares.entries:
-                Context().run(self._perform_inside, delivery)
+                result = Context().run(self._perform_inside, delivery)
             else:
                 call = self._prepare(delivery)
                 delivery.begin()
@@ -100,6 +108,8 @@ class Performer:
             delivery.returned = True
         except BaseException as error:  # SystemExit and the like are failures of the job, too
             return self._failed(delivery, error)
+        if delivery.progress is not None:
+            results.keep(delivery, result)
         self._log_success(delivery)
         return None
 
@@ -107,15 +117,17 @@ class Performer:
         """Run an ``async`` function here, in a task of its own."""
         try:
             if self._middlewares.entries:
-                await self._perform_inside_async(delivery)
+                result = await self._perform_inside_async(delivery)
             else:
                 call = self._prepare(delivery)
                 running.set(call.current)
                 delivery.begin()
-                await call.function(*call.args, **call.kwargs)
+                result = await call.function(*call.args, **call.kwargs)
             delivery.returned = True
         except BaseException as error:  # a task that let SystemExit out would end the event loop
             return self._failed(delivery, error)
+        if delivery.progress is not None:
+            results.keep(delivery, result)
         self._log_success(delivery)
         return None
 
@@ -131,7 +143,8 @@ class Performer:
             raise UnknownJob(envelope.class_)
         named = None if envelope.kwargs is payload.NO_KWARGS else envelope.kwargs
         args, kwargs = job.codec.decode(envelope.args, named)
-        return Call(job.function, args, kwargs, _current(delivery))
+        progress = None if envelope.status is None else self._notes.open(delivery)
+        return Call(job.function, args, kwargs, _current(delivery, progress))
 
     def _perform_inside(self, delivery: Delivery) -> Any:
         """Run a plain function inside the server middlewares."""
@@ -160,13 +173,14 @@ class Performer:
 
     def _prepare_inside(self, delivery: Delivery) -> tuple["_Prepared", Sequence[Entry]]:
         run = run_of(delivery)
-        running.set(_current(delivery))
         skipped = () if delivery.job is None else delivery.job.options.skip_middleware
         entries = self._middlewares.without(skipped) if skipped else self._middlewares.entries
         try:
             call = self._prepare(delivery)
         except BaseException as error:  # the middlewares shall see it
+            running.set(_current(delivery))
             return _Prepared(run, None, error), entries
+        running.set(call.current)
         run.args, run.kwargs = call.args, call.kwargs
         return _Prepared(run, call, None), entries
 
@@ -191,11 +205,11 @@ class Performer:
             return self._transitions.moves.bury(self._worker, delivery.tag, KEEP)
 
 
-def _current(delivery: Delivery) -> CurrentJob:
+def _current(delivery: Delivery, progress: Progress | None = None) -> CurrentJob:
     job = delivery.envelope
     return CurrentJob(
         *(job.jid, job.class_, delivery.queue, payload.failures(job) + 1),
-        () if job.tags is None else payload.tags(job),
+        *(() if job.tags is None else payload.tags(job), progress),
     )
 
 

@@ -45,7 +45,7 @@ class Settlements:
         self._worker = worker
         self._on_damage = on_damage
         self._pending: list[Move] = []
-        self._sent: dict[bytes, Move] = {}
+        self._sent: Sequence[Move] = ()
         self._stuck: list[Move] = []
         self._told: dict[str, float] = {}
         self.stuck_until = 0.0
@@ -102,37 +102,43 @@ class Settlements:
             moves += self._stuck
             self._stuck = []
         moves = self._in_order(moves)
-        self._sent = {}
-        for move in moves:
-            self._sent |= dict.fromkeys(_tags(move), move)
+        self._sent = moves
         return merged(moves)
 
     def send_again(self) -> None:
         """The turn that carried the moves was not carried out: the next one must."""
-        self._pending += {id(move): move for move in self._sent.values()}.values()
-        self._sent = {}
+        self._pending += self._sent
+        self._sent = ()
 
     def answered(self, moved: Moved, held: dict[bytes, Delivery]) -> None:
         """Take what the server has carried out, or lost, out of ``held``; keep what it refused."""
         failed = dict(moved.failed)
+        ended: dict[bytes, Move] = {}
+        for move in self._sent:
+            if move.target is not Place.SAME:
+                ended |= dict.fromkeys(_tags(move), move)
+        self._sent = ()
         for tag in moved.lost:
-            _log_lost(tag, held.pop(tag, None))
-        for tag, move in self._sent.items():
+            delivery = held.get(tag)
+            if tag not in ended and delivery is not None and delivery.begun:
+                delivery.stop_telling()  # its end is still to come, and will be lost, too
+            else:
+                _log_lost(tag, held.pop(tag, None))
+        for tag, move in ended.items():
             if tag in failed:
                 self._stick(tag, move, failed[tag])
-            elif move.target is not Place.SAME:
+            else:
                 held.pop(tag, None)
         if self._deaths.expected:
             self._deaths.forget(moved.lost)
-            dead = [tag for tag, move in self._sent.items() if isinstance(move.target, Trimmed)]
+            dead = [tag for tag, move in ended.items() if isinstance(move.target, Trimmed)]
             self._deaths.confirm(dead, but=failed)
-        self._sent = {}
         for key, problem in moved.problems:
             self._tell(key, problem, f"a key is damaged and was left out: key={printable(key)}")
 
     def tags(self) -> set[bytes]:
         """The deliveries whose end is decided, though the server has not carried it out."""
-        waiting = (*self._pending, *self._stuck, *self._sent.values())
+        waiting = (*self._pending, *self._stuck, *self._sent)
         return {tag for move in waiting if move.target is not Place.SAME for tag in _tags(move)}
 
     def _stick(self, tag: bytes, move: Move, error: str) -> None:

@@ -15,6 +15,7 @@ from cogworker.features.attempts import Attempts
 from cogworker.features.event import Event, Feature, Kind, Run
 from cogworker.features.history import Entry, History, entry_of
 from cogworker.features.stats import Stats, bucket_of
+from cogworker.features.status import Status
 from cogworker.features.unique import Unique
 from cogworker.payload import Envelope
 
@@ -54,7 +55,11 @@ class Features:
             most=config.history_max_runs,
             age_s=config.history_max_age,
         )
-        self._all: tuple[Feature, ...] = (self.unique, self.stats, Attempts(keys), self.history)
+        self.status = Status(keys, config.status_ttl)
+        self._all: tuple[Feature, ...] = (
+            *(self.unique, self.stats, Attempts(keys), self.history),
+            self.status,
+        )
 
     def effects(self, event: Event) -> list[Effect]:
         """What must change with an event; the conditions come first."""
@@ -88,4 +93,4 @@ class Features:
     @staticmethod
     def is_plain(job: Envelope) -> bool:
         """Whether a success of a job can be settled together with others: see above."""
-        return job.unique is None
+        return job.unique is None and job.status is None

@@ -1,7 +1,8 @@
 """What can happen to a job, as features are told of it."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from enum import Enum, auto
+from types import MappingProxyType
 from typing import Any, NamedTuple, Protocol
 
 from cogworker._engine.effects import Effect
@@ -19,6 +20,8 @@ class Kind(Enum):
     """It was dead, and is in its queue again."""
     BEGUN = auto()
     """A worker is about to run it."""
+    WORKING = auto()
+    """It runs, and has something to tell; only its status hears of that."""
     DONE = auto()
     RETRYING = auto()
     RESCHEDULED = auto()
@@ -40,11 +43,16 @@ ENDS = frozenset({Kind.DONE, Kind.DEAD, Kind.KILLED, Kind.DISCARDED, Kind.DELETE
 """After these a job does not run again by itself."""
 
 
+NO_RESULT_YET = "its worker was stopped before it could write down what it returned"
+
+
 class Run(NamedTuple):
-    """A run that has ended.
+    """A run that has ended, or, when its job is WORKING or QUEUED, went on until then.
 
     ``error`` is what ``_worker/failure.py`` keeps of a failure; ``result`` is what a success
-    returned, as JSON, if that is wanted. ``killed``: it failed, and is dead with retries left.
+    returned, as JSON, if that is wanted, and ``no_result`` why there is none. ``killed``: it
+    failed, and is dead with retries left. ``notes`` are fields of its job's status that it has set
+    and that are not recorded yet.
     """
 
     attempt: int
@@ -53,12 +61,15 @@ class Run(NamedTuple):
     error: dict[str, Any] | None = None
     result: bytes | None = None
     killed: bool = False
+    no_result: str = NO_RESULT_YET
+    notes: Mapping[str, bytes] = MappingProxyType({})
 
 
 class Event(NamedTuple):
     """What has become of a job that goes to, or came from, ``queue``.
 
-    ``wait_s``: how long until it is due. ``run``: the run that led to it, if one did.
+    ``wait_s``: how long until it is due. ``run``: the run that led to it, if one did. ``reason``:
+    an error that it was not a run's end, as in ``Run.error``.
     """
 
     kind: Kind
@@ -66,6 +77,7 @@ class Event(NamedTuple):
     queue: str
     wait_s: float = 0.0
     run: Run | None = None
+    reason: Mapping[str, Any] | None = None
 
 
 class Feature(Protocol):

@@ -3,7 +3,8 @@
 Whoever decides what becomes of a job (client, performer, rescuer, poller, inspector) says it here.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 from cogworker import clock
 from cogworker._engine.effects import Effects
@@ -20,7 +21,7 @@ class Transitions:
     """The transitions of one installation.
 
     ``job`` is what can be read of a payload, ``queue`` the one it came from or goes to; ``run`` is
-    the run that led to a transition, if one did.
+    the run that led to a transition, if one did; ``reason`` is an error that no run failed with.
     """
 
     def __init__(self, moves: Moves, features: Features) -> None:
@@ -41,6 +42,11 @@ class Transitions:
     def begin(self, worker: InFlight, tag: bytes, job: Envelope, queue: str) -> Move:
         """A job is about to run; refused when it may not."""
         return self.moves.stay(worker, tag, self._effects(Kind.BEGUN, job, queue))
+
+    def tell(self, worker: InFlight, tag: bytes, job: Envelope, queue: str, run: Run) -> Move:
+        """A run goes on, and what it says of itself is recorded."""
+        event = Event(Kind.WORKING, job, queue, run=run)
+        return self.moves.stay(worker, tag, list(self.features.status.effects(event)))
 
     def done(self, worker: InFlight, tag: bytes, job: Envelope, queue: str, run: Run) -> Move:
         """A run succeeded."""
@@ -98,9 +104,14 @@ class Transitions:
         effects = self._effects(Kind.WAITING, job, queue)
         return self.moves.alone(effects) if effects else None
 
-    def waiting(self, ref: bytes, payload: bytes, job: Envelope, queue: str) -> Waiting:
-        """A job that is to go back to its queue, with ``KEEP`` or a new payload."""
-        return Waiting(ref, payload, queue, self._effects(Kind.QUEUED, job, queue))
+    def waiting(
+        self, ref: bytes, payload: bytes, job: Envelope, queue: str, run: Run | None = None
+    ) -> Waiting:
+        """A job that is to go back to its queue, with ``KEEP`` or a new payload.
+
+        ``run`` is the one that was cut off for that, if one was.
+        """
+        return Waiting(ref, payload, queue, self._effects(Kind.QUEUED, job, queue, run=run))
 
     def revive(
         self, source: Source, ref: bytes, payload: bytes, job: Envelope, queue: str
@@ -132,9 +143,11 @@ class Transitions:
         job: Envelope,
         queue: str,
         run: Run | None = None,
+        reason: Mapping[str, Any] | None = None,
     ) -> Move:
         """A job failed for good."""
-        return self.moves.bury(source, ref, payload, self._effects(Kind.DEAD, job, queue, run=run))
+        event = Event(Kind.DEAD, job, queue, 0.0, run, reason)
+        return self.moves.bury(source, ref, payload, self.features.effects(event))
 
     def bury_unreadable(
         self,
@@ -155,10 +168,17 @@ class Transitions:
         return self.moves.bury(source, ref, payload, self._effects(Kind.KILLED, job, queue))
 
     def discard(
-        self, source: Source, ref: bytes, job: Envelope, queue: str, run: Run | None = None
+        self,
+        source: Source,
+        ref: bytes,
+        job: Envelope,
+        queue: str,
+        run: Run | None = None,
+        reason: Mapping[str, Any] | None = None,
     ) -> Move:
         """A job is dropped on purpose."""
-        return self.moves.drop(source, ref, self._effects(Kind.DISCARDED, job, queue, run=run))
+        event = Event(Kind.DISCARDED, job, queue, 0.0, run, reason)
+        return self.moves.drop(source, ref, self.features.effects(event))
 
     def delete(self, source: Source, ref: bytes, job: Envelope, queue: str) -> Move:
         """Somebody deletes a job, and all that is kept of it."""

@@ -38,14 +38,15 @@ verbs.tally = {
 verbs.record = {
   shared = function() return {number(), texts(), texts()} end,
   own = function(shared)
-    local own = {key()}
-    for i = 1, #shared[3] do own[i + 1] = text() end
-    return own
+    local name, words = key(), {}
+    for i, field in ipairs(shared[3]) do words[2 * i - 1], words[2 * i] = field, text() end
+    return {name, words}
   end,
   apply = function(shared, own)
-    local name = own[1]
-    for _, field in ipairs(shared[2]) do try('HDEL', name, field) end
-    for i, field in ipairs(shared[3]) do try('HSET', name, field, own[i + 1]) end
+    local name, words = own[1], own[2]
+    -- A feature's list of fields is short: never near what unpack can take.
+    if #shared[2] > 0 then try('HDEL', name, unpack(shared[2])) end
+    if #words > 0 then try('HSET', name, unpack(words)) end
     if shared[1] > 0 then try('EXPIRE', name, shared[1]) end
   end,
 }
