@@ -3,9 +3,9 @@
 import pytest
 
 from cogworker._engine import books
-from cogworker._engine.effects import append, claim, count, forget, log, tally
+from cogworker._engine.effects import append, claim, count, forget, log, record, tally
 from cogworker._engine.places import Place
-from cogworker._engine.plan import Move
+from cogworker._engine.plan import Move, merged
 
 LOG, HASH, LIST = "log:success", "throughput:1", "attempts:j"
 
@@ -96,6 +96,55 @@ class TestTally:
 
         assert {key for key, _ in moved.problems} == {keys.throughput(1)}
         assert dump() == {HASH: b"text", "stats:failed": b"1"}
+
+
+class TestRecord:
+    def test_writes_and_drops_fields_and_expires(self, settle, keys, redis, dump):
+        redis.hset(keys.status("j"), mapping={"a": 0, "b": 0, "c": 0, "d": 0})
+
+        settle([record(keys.status("j"), {"a": 1, "new": b"\xff\x00"}, 99.5, drop=("b", "c", "x"))])
+
+        assert dump() == {"status:j": {b"a": b"1", b"new": b"\xff\x00", b"d": b"0"}}
+        assert 95 < redis.ttl(keys.status("j")) <= 100
+
+    def test_without_a_time_it_stays_as_long_as_it_would(self, settle, keys, redis, dump):
+        settle([record(keys.status("j"), {"a": 1}, 0)])
+        assert redis.ttl(keys.status("j")) == -1
+
+        settle([record(keys.status("j"), {}, 50)])
+        settle([record(keys.status("j"), {}, 0, drop=("x",))])
+        assert dump() == {"status:j": {b"a": b"1"}}
+        assert 45 < redis.ttl(keys.status("j")) <= 50
+
+    def test_what_is_only_dropped_or_kept_makes_no_hash(self, settle, keys, dump):
+        settle([record(keys.status("j"), {}, 50, drop=("x",))])
+
+        assert dump() == {}
+
+    def test_each_job_has_its_own_hash(self, run, moves, worker, hold, keys, dump):
+        groups = []
+        for tag in [*hold(1, 2), b"gone"]:
+            name = tag.decode()
+            groups.append(done(worker, [tag], [record(keys.status(name), {"n": name, "m": 0}, 9)]))
+
+        run(moves.move(merged(groups)))
+
+        assert len(merged(groups)) == 1
+        fields = {b"m": b"0"}
+        assert dump() == {
+            "status:1": {**fields, b"n": b"1"},
+            "status:2": {**fields, b"n": b"2"},
+        }
+
+    def test_a_damaged_hash_is_told_and_holds_up_nothing(self, settle, keys, redis, dump):
+        redis.set(keys.status("j"), "text")
+
+        effect = record(keys.status("j"), {"a": 1}, 50, drop=("b",))
+        moved = settle([effect, count(keys.processed)])
+
+        assert [key for key, _ in moved.problems] == [keys.status("j")] * 2
+        assert dump() == {"status:j": b"text", "stats:processed": b"1"}
+        assert redis.ttl(keys.status("j")) > 0, "what does not belong there goes by itself"
 
 
 class TestAppend:
