@@ -177,7 +177,7 @@ class TestWaiting:
         with pytest.raises(CogworkerError, match="a number of seconds"):
             app.result(jid, "soon")
         with pytest.raises(ResultTimeout):
-            asyncio.run(app.aresult(jid, 0.05))
+            asyncio.run(closing(app, app.aresult(jid, 0.05)))
 
     def test_ends_within_milliseconds_of_the_job(self, app):
         @app.job(status=True)
@@ -443,6 +443,20 @@ class TestLife:
         assert app.status(job.enqueue_in(1000)).state == "scheduled"
         assert [app.status(jid).state for jid in job.enqueue_many([(), ()])] == ["queued"] * 2
         assert ttl(job.using(status=False).enqueue()) == -2
+
+    def test_a_status_does_not_run_out_while_a_worker_holds_its_job(self, app, redis):
+        @app.job(status=100)
+        def job(): ...
+
+        jid = job.enqueue()
+        key = app.client.keys.status(jid)
+        worker = InlineWorker(app, run_jobs=False)
+        worker.beat()
+        worker.turn()
+        redis.expire(key, 5)
+        worker.keep()
+        assert 95 < redis.ttl(key) <= 100
+        assert app.status(jid).state == "queued"
 
     def test_garbage_from_other_software_is_no_status(self, app, redis):
         for garbage in ("yes", -1, [], {"a": 1}, 1e300):

@@ -55,8 +55,9 @@ def written(event):
             dropped = verb.words[2 : 2 + drops]
             values = dict(zip(verb.words[3 + drops :], effect.own[1:], strict=True))
             assert effect.own[0] == "ns:status:j1"
-            assert float(values.pop("update_time")) > 1e9
-            assert (values.pop("class"), values.pop("queue")) == ("mail", "q")
+            if values:
+                assert float(values.pop("update_time")) > 1e9
+                assert (values.pop("class"), values.pop("queue")) == ("mail", "q")
             done.append((values, dropped, ttl_s))
         else:
             done.append(verb.name)
@@ -89,6 +90,8 @@ TABLE = {
     ),
     "revived": ((Kind.REVIVED, 0.0, None, None), [({"status": "queued"}, PROGRESS, 100)]),
     "asks whether it may begin": ((Kind.BEGUN, 0.0, None, None), []),
+    "held by a worker that beats": ((Kind.HELD, 0.0, None, None), [({}, (), 100)]),
+    "seen waiting for long": ((Kind.WAITING, 0.0, None, None), []),
     "working": (
         (Kind.WORKING, 0.0, RUN, None),
         [({"status": "working", "attempt": 2, **SAID}, (), 100)],

@@ -24,6 +24,7 @@ TABLE = {
     Kind.QUEUED:         (HOLD,          HOLD,            FREE),
     Kind.REVIVED:        (CLAIM,         CLAIM,           None),
     Kind.BEGUN:          (None,          FREE,            CLAIM),
+    Kind.WORKING:        (None,          None,            None),
     Kind.DONE:           (FREE,          FREE,            FREE),
     Kind.RETRYING:       (HOLD,          HOLD,            FREE),
     Kind.RESCHEDULED:    (HOLD,          HOLD,            FREE),

@@ -60,10 +60,14 @@ class Status:
 
     def effects(self, event: Event) -> Iterable[Effect]:
         """Write the job's status, and tell of its end."""
-        ttl_s, state = self.ttl_of(event.job), _STATES.get(event.kind)
-        if ttl_s is None or state is None:
+        ttl_s, kind = self.ttl_of(event.job), event.kind
+        if ttl_s is None:
             return ()
-        kind, key = event.kind, self._keys.status(event.job.jid)
+        key, state = self._keys.status(event.job.jid), _STATES.get(kind)
+        if kind is Kind.HELD:  # a run may take longer than its status is kept
+            return (record(key, {}, ceil(ttl_s)),)
+        if state is None:
+            return ()
         if kind is Kind.PUSHED and event.wait_s > 0:
             state = SCHEDULED
         drop = _PROGRESS if kind in _AGAIN else _ERROR if kind is Kind.DONE else ()
