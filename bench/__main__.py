@@ -15,9 +15,9 @@ for name in [name for name in os.environ if name.startswith(("COGWORKER_", "REDI
     if name != "COGWORKER_EMBEDDED_SERVER":
         del os.environ[name]  # somebody's settings are not to change what is measured
 
-from bench import delay, raw, ready, report, rig, speed  # noqa: E402
+from bench import delay, features, raw, ready, report, rig, speed  # noqa: E402
 
-__all__ = ["delay", "raw", "ready", "speed"]  # imported for their cases
+__all__ = ["delay", "features", "raw", "ready", "speed"]  # imported for their cases
 
 
 def main() -> int:

@@ -26,6 +26,11 @@ def noop() -> None:
 
 
 @cog.job
+def numbered(number: int) -> None:
+    pass
+
+
+@cog.job
 async def anoop() -> None:
     pass
 

@@ -3,7 +3,7 @@
 import pytest
 
 from cogworker._engine import books
-from cogworker._engine.effects import append, claim, count, forget, log, record, tally
+from cogworker._engine.effects import Effect, append, claim, count, forget, log, record, tally
 from cogworker._engine.places import Place
 from cogworker._engine.plan import Move, merged
 
@@ -24,7 +24,10 @@ def hold(redis, keys, worker):
 
 @pytest.fixture
 def settle(run, moves, worker, hold):
-    """Settle so many jobs that are there, then so many that are gone."""
+    """Settle so many jobs that are there, then so many that are gone, with the same effects.
+
+    A log's entries are for one after another.
+    """
 
     def settle(effects, jobs=1, gone=0):
         tags = [*hold(*range(jobs)), *(b"gone %d" % number for number in range(gone))]
@@ -34,11 +37,12 @@ def settle(run, moves, worker, hold):
 
 
 def done(worker, tags, effects):
+    """The jobs are over; each says what the same effects say, but to a log its own."""
     items = []
-    for tag in tags:
+    for number, tag in enumerate(tags):
         items.append(tag)
         for effect in effects:
-            items += effect.own
+            items += effect.own[number : number + 1] if effect.verb.listed else effect.own
     return Move(worker, Place.NOWHERE, len(tags), items, tuple(each.verb for each in effects))
 
 
@@ -198,17 +202,17 @@ class TestForget:
 class TestLog:
     @pytest.fixture
     def logs(self, keys):
-        """An effect that logs."""
+        """An effect that logs, with an entry for each of several jobs."""
 
-        def logs(entries, most=100, age_s=1000.0):
-            return log(keys.logged_successes, entries, most, age_s)
+        def logs(*entries, most=100, age_s=1000.0):
+            return Effect(log(keys.logged_successes, b"", most, age_s).verb, entries)
 
         return logs
 
     def test_adds_an_entry_and_expires(self, settle, logs, entries, redis, keys, dump, server_time):
         start = server_time()
 
-        settle([logs(b"[1,2]")], jobs=2)
+        settle([logs(b"1", b"2")], jobs=2)
 
         assert dump() == {LOG: [{b"1": b"[1,2]"}]}
         [entry] = entries()
@@ -217,7 +221,7 @@ class TestLog:
         assert 990 < redis.ttl(keys.logged_successes) <= 1000
 
     def test_who_was_not_moved_does_not_count(self, settle, logs, entries, dump):
-        settle([logs(b"[1,2,3,4]")], jobs=2, gone=2)
+        settle([logs(b"1", b"2", b"3", b"4")], jobs=2, gone=2)
 
         assert dump() == {LOG: [{b"1": b"[1,2,3,4]", b"1 but": b"3 4"}]}
         assert [(entry.number, entry.groups) for entry in entries()] == [
@@ -225,15 +229,15 @@ class TestLog:
         ]
 
     def test_nothing_is_logged_when_no_job_moves(self, settle, logs, dump):
-        settle([logs(b"[1]")], jobs=0, gone=1)
+        settle([logs(b"1")], jobs=0, gone=1)
 
         assert dump() == {}
 
     def test_a_refused_job_is_not_logged(self, run, moves, worker, hold, logs, keys, redis, dump):
         [free, held] = hold(1, 2)
         redis.set(keys.lock("held"), "another")
-        verbs = (claim("", "", 9).verb, logs(b"[1,2]").verb)
-        items = [free, keys.lock("free"), "j1", held, keys.lock("held"), "j2"]
+        verbs = (claim("", "", 9).verb, logs(b"1", b"2").verb)
+        items = [free, keys.lock("free"), "j1", b"1", held, keys.lock("held"), "j2", b"2"]
 
         moved = run(moves.move([Move(worker, Place.NOWHERE, 2, items, verbs)]))
 
@@ -244,8 +248,8 @@ class TestLog:
         self, run, moves, worker, hold, logs, entries, dump
     ):
         [a, b, c] = hold(1, 2, 3)
-        groups = [done(worker, tags, [logs(said)]) for tags, said in (
-            ([a], b"[1]"), ([b"gone"], b"[0]"), ([b"gone", b, c], b"[2,3,4]"),
+        groups = [done(worker, tags, [logs(*said)]) for tags, said in (
+            ([a], [b"1"]), ([b"gone"], [b"0"]), ([b"gone", b, c], [b"2", b"3", b"4"]),
         )]  # fmt: skip
 
         run(moves.move(groups))
@@ -257,15 +261,56 @@ class TestLog:
         self, run, moves, worker, hold, logs, entries
     ):
         tags = hold(*range(5))
-        groups = [done(worker, [tag], [logs(b'["%s"]' % (b"x" * 40_000))]) for tag in tags]
+        groups = [done(worker, [tag], [logs(b'"%b"' % (b"x" * 40_000))]) for tag in tags]
 
         run(moves.move(groups))
 
         assert [entry.number for entry in entries()] == [2, 4, 5]
 
+    def test_a_long_list_goes_in_portions(self, settle, logs, entries):
+        told = [b'"%d %b"' % (number, b"x" * 9000) for number in range(50)]
+
+        settle([logs(*told)], jobs=45, gone=5)
+
+        assert b"".join(said(entries())).replace(b"][", b",") == b"[%b]" % b",".join(told)
+        assert max(map(len, said(entries()))) <= 65_600
+        assert entries()[-1].number == 45
+        assert sum(len(others) for entry in entries() for _, others in entry.groups) == 5
+
+    def test_beside_words_of_other_verbs(self, run, moves, worker, hold, logs, keys, dump):
+        tags = hold(1, 2)
+        verbs = (
+            *(claim("", "", 9).verb, logs(b"").verb, append("", b"", 3, 9).verb),
+            *(log(keys.logged_failures, b"", 9, 9).verb, count(keys.processed).verb),
+        )
+        items = [
+            word
+            for tag in tags
+            for word in (
+                tag,
+                keys.lock(f"u{tag.decode()}"),
+                b"j",
+                tag,
+                keys.attempts("j"),
+                b"!",
+                b"0",
+            )
+        ]
+
+        run(moves.move([Move(worker, Place.NOWHERE, 2, items, verbs)]))
+
+        assert dump() == {
+            "unique:u1": b"j",
+            "unique:u2": b"j",
+            LOG: [{b"1": b"[1,2]"}],
+            LIST: [b"!", b"!"],
+            "log:failed": [{b"1": b"[0,0]"}],
+            "stats:processed": b"2",
+        }
+
     def test_a_huge_call_passes(self, run, moves, worker, hold, logs, entries):
         tags = hold(*range(2500))
-        groups = [done(worker, [tag], [logs(b"[%d]" % n, 9999)]) for n, tag in enumerate(tags)]
+        groups = [done(worker, [tag], [logs(b"%d" % n, most=9999)]) for n, tag in enumerate(tags)]
 
         run(moves.move(groups))
 
@@ -274,7 +319,7 @@ class TestLog:
 
     def test_the_number_goes_on_and_ids_rise(self, settle, logs, entries):
         for _ in range(50):
-            settle([logs(b"[1,2,3]")], jobs=3)
+            settle([logs(b"1", b"2", b"3")], jobs=3)
 
         ids = [(entry.ms, entry.number) for entry in entries()]
         assert ids == sorted(set(ids))
@@ -286,21 +331,21 @@ class TestLog:
         ahead = int(1000 * server_time()) + 3_600_000
         redis.xadd(keys.logged_successes, {"1": "[0]"}, id=f"{ahead}-7")
 
-        settle([logs(b"[1]")])
+        settle([logs(b"1")])
 
         assert [(entry.ms, entry.number) for entry in entries()] == [(ahead, 7), (ahead, 8)]
 
     @pytest.mark.parametrize("most", [1, 5])
     def test_so_many_are_kept_when_they_come_singly(self, settle, logs, entries, most):
         for number in range(12):
-            settle([logs(b"[%d]" % number, most)])
+            settle([logs(b"%d" % number, most=most)])
 
         assert said(entries()) == [b"[%d]" % number for number in range(12 - most, 12)]
 
     @pytest.mark.parametrize("sizes", [[7] * 60, [1] * 200 + [64] * 40, [64] * 10 + [1] * 300])
     def test_about_so_many_are_kept_in_groups_of_any_size(self, settle, logs, entries, sizes):
         for size in sizes:
-            settle([logs(b"[]", most=200)], jobs=size)
+            settle([logs(*[b"1"] * size, most=200)], jobs=size)
             if entries()[-1].number > 300:
                 kept = entries()[-1].number - entries()[0].number  # and those of the first
                 assert 136 <= kept <= 264
@@ -310,9 +355,9 @@ class TestLog:
             redis.xadd(keys.logged_successes, {"1": "[0]"}, id=f"{number}-{number}")
         old = 1e9  # older than any of these
 
-        settle([logs(b"[1]", 10, old * 10)])
+        settle([logs(b"1", most=10, age_s=old * 10)])
         assert len(entries()) == 502
-        settle([logs(b"[1]", 10, old * 10)])
+        settle([logs(b"1", most=10, age_s=old * 10)])
 
         assert len(entries()) == 10
 
@@ -321,9 +366,9 @@ class TestLog:
         for number in range(1, 401):  # whole pages of the stream go
             redis.xadd(keys.logged_successes, {"1": "[0]"}, id=f"{now_ms - 50_000}-{number}")
 
-        settle([logs(b"[1]", 10_000, 60.0)])
+        settle([logs(b"1", most=10_000, age_s=60.0)])
         assert len(entries()) == 401
-        settle([logs(b"[1]", 10_000, 40.0)])
+        settle([logs(b"1", most=10_000, age_s=40.0)])
 
         assert 2 <= len(entries()) <= 102
 
@@ -337,7 +382,7 @@ class TestLog:
             redis.zadd(keys.logged_successes, {"run": 1})
         before = dump()
 
-        moved = settle([logs(b"[1]"), count(keys.processed)])
+        moved = settle([logs(b"1"), count(keys.processed)])
 
         assert {key for key, _ in moved.problems} == {keys.logged_successes}
         assert dump() == {**before, "stats:processed": b"1"}
@@ -346,7 +391,7 @@ class TestLog:
 def test_a_turn_that_is_sent_again_keeps_the_books_once(run, moves, worker, hold, keys, dump):
     effects = [
         count(keys.processed), tally(keys.throughput(1), {"a": 1}, 99),
-        append(keys.attempts("j"), b"x", 3, 50), log(keys.logged_successes, b"[1]", 9, 99),
+        append(keys.attempts("j"), b"x", 3, 50), log(keys.logged_successes, b"1", 9, 99),
     ]  # fmt: skip
     turn = moves.turn(worker, 1, [done(worker, hold(1), effects)], 0, [])
 
@@ -365,7 +410,7 @@ def test_a_turn_that_is_sent_again_keeps_the_books_once(run, moves, worker, hold
 
 def test_a_full_server_lets_books_be_kept(run, moves, worker, hold, keys, redis, dump):
     [tag] = hold(1)
-    effects = [count(keys.processed), log(keys.logged_successes, b"[1]", 9, 99)]
+    effects = [count(keys.processed), log(keys.logged_successes, b"1", 9, 99)]
     redis.config_set("maxmemory", 1)
     try:
         moved = run(moves.move([done(worker, [tag], effects)]))

@@ -1,16 +1,16 @@
 """The run log: which runs are in it, and what of them; what is read of it, whatever it holds."""
 
-import random
-
 import msgspec
 import pytest
 
 from cogworker._engine.books import LogEntry
+from cogworker._engine.moves import Moves
+from cogworker._engine.places import InFlight
+from cogworker._engine.plan import merged
 from cogworker._redis.keys import Keys
 from cogworker.config import Config
 from cogworker.features import Features
 from cogworker.features.event import Event, Kind, Run
-from cogworker.features.history import MOST_BYTES
 from cogworker.features.logged import (
     UNREADABLE,
     Attempt,
@@ -19,6 +19,7 @@ from cogworker.features.logged import (
     read_attempt,
     read_run,
 )
+from cogworker.features.transitions import Transitions
 from cogworker.payload import encode, parse
 
 KEYS = Keys("ns")
@@ -32,16 +33,15 @@ def job(**fields):
 
 
 def logged(event, **settings):
-    """What an event has logged: for each log the entries."""
+    """What an event has logged: the log and the entry."""
     history = Features(KEYS, Config(**settings)).history
     return {
-        effect.verb.key: msgspec.json.decode(effect.verb.words[-1])
-        for effect in history.effects(event)
+        effect.verb.key: msgspec.json.decode(effect.own[0]) for effect in history.effects(event)
     }
 
 
 def only(event, **settings):
-    [[entry]] = logged(event, history=True, **settings).values()
+    [entry] = logged(event, history=True, **settings).values()
     return entry
 
 
@@ -90,7 +90,7 @@ class TestWhichRuns:
     def test_every_run_that_has_ended(self, kind, error, status, outcome):
         event = Event(kind, job(), "q", run=RUN._replace(error=error))
 
-        [(log, [entry])] = logged(event, history=True).items()
+        [(log, entry)] = logged(event, history=True).items()
 
         assert log == (KEYS.logged_failures if error else KEYS.logged_successes)
         assert (entry["status"], entry["outcome"]) == (status, outcome)
@@ -103,7 +103,7 @@ class TestWhichRuns:
         features = Features(KEYS, Config(history=True, history_max_runs=7, history_max_age=2.5))
         [effect] = features.history.effects(Event(Kind.DONE, job(), "q", run=RUN))
 
-        assert effect.verb.words[:2] == (7, 3)
+        assert effect.verb.words == (7, 3)
 
 
 class TestEntry:
@@ -159,7 +159,7 @@ class TestEntry:
         history = Features(KEYS, Config(history=True)).history
         [effect] = history.effects(Event(Kind.DONE, envelope, "q", run=RUN))
 
-        assert b'"args":[ 123456789012345678901234567890 ]' in effect.verb.words[-1]
+        assert b'"args":[ 123456789012345678901234567890 ]' in effect.own[0]
 
 
 class TestAlike:
@@ -171,7 +171,7 @@ class TestAlike:
 
         [group] = self.alike(deliveries)
 
-        assert group.tags == [each.tag for each in deliveries]
+        assert group.items == [each.tag for each in deliveries]
         assert [verb.name for verb in group.verbs] == ["count", "tally", "tally"]
 
     def test_with_history_it_is_still_one_group(self):
@@ -179,9 +179,9 @@ class TestAlike:
 
         [group] = self.alike(deliveries, history=True)
 
-        assert group.tags == [each.tag for each in deliveries]
+        assert group.items[::2] == [each.tag for each in deliveries]
         assert [verb.name for verb in group.verbs] == ["count", "tally", "tally", "log"]
-        entries = msgspec.json.decode(group.verbs[-1].words[-1])
+        entries = [msgspec.json.decode(entry) for entry in group.items[1::2]]
         assert [entry["jid"] for entry in entries] == [f"j{number}" for number in range(5)]
         assert [entry["started_at"] - entries[0]["started_at"] for entry in entries] == (
             pytest.approx([0, 1, 2, 3, 4])
@@ -199,28 +199,26 @@ class TestAlike:
             Delivered(4, job(history=False)),
         ]
 
-        groups = {tuple(group.tags): group.verbs for group in self.alike(deliveries)}
+        first, *others = self.alike(deliveries)
 
-        assert set(map(len, groups)) == {1, 2}
-        assert (b"1.0.mail", b"1.4.mail") in groups
-        assert [tags for tags, verbs in groups.items() if verbs[-1].name == "log"] == [
-            (b"1.3.mail",)
+        assert first.items == [b"1.0.mail", b"1.4.mail"]
+        assert [group.items[0] for group in others] == [b"1.1.mail", b"1.2.mail", b"1.3.mail"]
+        assert [group.verbs[-1].name == "log" for group in others] == [False, False, True]
+
+
+    def test_jobs_with_other_features_are_one_move_as_well(self):
+        moves = Moves(KEYS, dead_max_jobs=1, dead_max_age_s=1)
+        transitions = Transitions(moves, Features(KEYS, Config(history=True)))
+        singles = [
+            transitions.done(InFlight("w"), b"1.%d.q" % number, unique, "q", RUN)
+            for number in range(3)
+            for unique in [job(unique="until_executed", jid=f"j{number}", args=[number])]
         ]
 
-    def test_what_is_large_goes_in_portions(self):
-        deliveries = [
-            Delivered(number, job(args=["x" * random.Random(number).randrange(9000)]))
-            for number in range(200)
-        ]
+        [one] = merged(singles)
 
-        groups = self.alike(deliveries, history=True)
-
-        assert [tag for group in groups for tag in group.tags] == [each.tag for each in deliveries]
-        for group in groups:
-            said = group.verbs[-1].words[-1]
-            assert len(said) <= MOST_BYTES
-            assert len(msgspec.json.decode(said)) == len(group.tags)
-        assert len(groups) < 30
+        assert one.jobs == 3
+        assert [verb.name for verb in one.verbs][-1] == "log"
 
 
 class TestReading:
@@ -231,7 +229,7 @@ class TestReading:
         [effect] = history.effects(event)
 
         [(place, raw), (end, nothing)] = raw_runs(
-            LogEntry(5, 9, [(effect.verb.words[-1], frozenset())]), 1, ()
+            LogEntry(5, 9, [(b"[%b]" % effect.own, frozenset())]), 1, ()
         )
 
         assert (end, nothing) == (Place(5, 1, 9, 0), b"")

@@ -19,6 +19,7 @@ class Verb(NamedTuple):
     """What the effects of several jobs have in common: its name, a key, and other operands.
 
     ``own`` is the number of words that each job adds; ``keyed``: the first of them is a key.
+    ``listed``: they are JSON, and told together, as a list behind the verb's other operands.
     """
 
     name: str
@@ -26,6 +27,7 @@ class Verb(NamedTuple):
     words: tuple[Word, ...] = ()
     own: int = 0
     keyed: bool = False
+    listed: bool = False
 
 
 class Effect(NamedTuple):
@@ -68,12 +70,9 @@ def append(key: str, entry: bytes, most: int, ttl_s: float) -> Effect:
     return Effect(Verb("append", None, (most, ceil(ttl_s)), 2, True), (key, entry))
 
 
-def log(key: str, entries: bytes, most: int, age_s: float) -> Effect:
-    """Add to a stream, kept to about ``most`` entries no older than about ``age_s``.
-
-    ``entries`` is a JSON list with one for each job of the move, in their order.
-    """
-    return Effect(Verb("log", key, (most, ceil(age_s), entries)))
+def log(key: str, entry: bytes, most: int, age_s: float) -> Effect:
+    """Add JSON to a stream, kept to about ``most`` of them no older than about ``age_s``."""
+    return Effect(Verb("log", key, (most, ceil(age_s)), 1, listed=True), (entry,))
 
 
 def forget(key: str) -> Effect:

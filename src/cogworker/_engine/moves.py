@@ -51,9 +51,10 @@ class Moves:
 
     # What a delivery can come to.
 
-    def done(self, worker: InFlight, tags: Sequence[bytes], verbs: Sequence[Verb] = ()) -> Move:
-        """The jobs succeeded, and nothing differs between them."""
-        return Move(worker, Place.NOWHERE, len(tags), tags, verbs)
+    def done(self, worker: InFlight, items: Sequence[Word], verbs: Sequence[Verb] = ()) -> Move:
+        """The jobs succeeded; ``items`` are each one's tag and its own words of each verb."""
+        width = 1 + sum([verb.own for verb in verbs])
+        return Move(worker, Place.NOWHERE, len(items) // width, items, verbs)
 
     def drop(self, source: Source, ref: bytes, effects: Effects = ()) -> Move:
         """A job is over: it succeeded, was discarded, or is deleted."""

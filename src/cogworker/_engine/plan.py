@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, groupby
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 from cogworker._engine.effects import Effects, Verb
 from cogworker._engine.places import InFlight, Later, Place, Queue, Source, Target, Trimmed, Within
@@ -11,6 +11,8 @@ from cogworker._redis.keys import Keys
 
 KEEP = b""
 """In place of a payload: the job's bytes stay as they are."""
+MOST_LISTED_BYTES = 65_536
+"""What is told in a list is stored as a whole, and read as a whole by who looks."""
 
 
 class Move(NamedTuple):
@@ -39,6 +41,13 @@ class Move(NamedTuple):
         ref = self.items[0]
         assert isinstance(ref, bytes)  # noqa: S101 - but for jobs from nowhere it is
         return ref
+
+    def halves(self) -> Iterator["Move"]:
+        """The same in two moves."""
+        jobs = self.jobs // 2
+        items = self.items[: jobs * self.width], self.items[jobs * self.width :]
+        yield Move(self.source, self.target, jobs, items[0], self.verbs)
+        yield Move(self.source, self.target, self.jobs - jobs, items[1], self.verbs)
 
     def singles(self) -> Iterator["Move"]:
         """The same, one move for each job."""
@@ -98,8 +107,10 @@ class Plan:
 
     def moves(self, moves: Sequence[Move]) -> None:
         """Append the groups."""
-        self.args.append(len(moves))
-        for each in moves:
+        groups = [group for each in moves for group in _portions(each)]
+        self.args.append(len(groups))
+        for each in groups:
+            items, lists = self._items(each)
             self.args += self._source(each.source)
             self.args += self._target(each.target)
             self.args.append(len(each.verbs))
@@ -108,19 +119,30 @@ class Plan:
                 if verb.key is not None:
                     self.args.append(self.key(verb.key))
                 self.args += verb.words
+                if verb.listed:
+                    self.args.append(lists.pop())
             self.args.append(each.jobs)
-            self.args += self._items(each)
+            self.args += items
 
-    def _items(self, each: Move) -> Sequence[Word]:
-        """The items, with the index of each key that a job has of its own."""
-        columns = _keys_from_the_right(each.verbs)
+    def _items(self, each: Move) -> tuple[Sequence[Word], list[bytes]]:
+        """The items, with the index of each key that a job has of its own; and lists, last first.
+
+        What is told in a list is not among the items.
+        """
+        columns = [column for column in _columns(each.verbs) if column[1].keyed or column[1].listed]
         if not columns:
-            return each.items
-        items, width = list(each.items), each.width
-        for column in columns:
-            for place in range(width - column, len(items), width):
-                items[place] = self.key(str(items[place]))
-        return items
+            return each.items, []
+        items, lists, width = list(each.items), [], each.width
+        places = [(width - right, verb) for right, verb in columns]
+        for place, verb in places:  # from right to left, so that what is left stays where it is
+            if verb.keyed:
+                for at in range(place, len(items), width):
+                    items[at] = self.key(str(items[at]))
+            else:
+                lists.append(b"[%b]" % b",".join(cast("list[bytes]", items[place::width])))
+                del items[place::width]
+                width -= 1
+        return items, lists
 
     def _source(self, source: Source) -> Iterable[Word]:
         if isinstance(source, InFlight):
@@ -150,12 +172,25 @@ def key_of_set(keys: Keys, place: Place) -> str:
     return {Place.SCHEDULE: keys.schedule, Place.RETRY: keys.retry, Place.DEAD: keys.dead}[place]
 
 
-def _keys_from_the_right(verbs: Sequence[Verb]) -> list[int]:
-    """Where a job's own keys stand among its items, counted from their end."""
-    columns: list[int] = []
+def _columns(verbs: Sequence[Verb]) -> list[tuple[int, Verb]]:
+    """Where a job's own words of each verb begin among its items, from right to left.
+
+    The place is counted from the items' end.
+    """
+    columns: list[tuple[int, Verb]] = []
     right = 0
     for verb in reversed(verbs):
-        right += verb.own
-        if verb.keyed:
-            columns.append(right)
+        if verb.own:
+            right += verb.own
+            columns.append((right, verb))
     return columns
+
+
+def _portions(each: Move) -> list[Move]:
+    """The same in as many moves as are needed for no list to be too long."""
+    for right, verb in _columns(each.verbs) if each.jobs > 1 else ():
+        if verb.listed:
+            told = cast("Sequence[bytes]", each.items[each.width - right :: each.width])
+            if sum(map(len, told)) > MOST_LISTED_BYTES:
+                return [part for half in each.halves() for part in _portions(half)]
+    return [each]

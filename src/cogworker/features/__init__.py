@@ -9,15 +9,16 @@ from typing import NamedTuple, Protocol
 
 from cogworker import clock
 from cogworker._engine.effects import Effect, Verb
+from cogworker._redis.command import Word
 from cogworker._redis.keys import Keys
 from cogworker.config import Config
 from cogworker.features.attempts import Attempts
 from cogworker.features.event import Event, Feature, Kind, Run
-from cogworker.features.history import Entry, History, entry_of
+from cogworker.features.history import History, entry_of
 from cogworker.features.stats import Stats, bucket_of
 from cogworker.features.status import Status
 from cogworker.features.unique import Unique
-from cogworker.payload import Envelope
+from cogworker.payload import Envelope, encode
 
 __all__ = ["Alike", "Event", "Features", "Kind", "Run", "Success"]
 
@@ -37,10 +38,10 @@ class Success(Protocol):
 
 
 class Alike(NamedTuple):
-    """Deliveries that succeeded, and what changes with them."""
+    """Deliveries that succeeded, as items of a move, and what changes with them."""
 
     verbs: Sequence[Verb]
-    tags: Sequence[bytes]
+    items: Sequence[Word]
 
 
 class Features:
@@ -69,26 +70,23 @@ class Features:
         """What changes with runs of plain jobs, in as few groups as can be: it is the hot path."""
         history, always = self.history, self.history.always
         past = clock.wall() - clock.monotonic()
-        groups: dict[tuple[str, int, bool], tuple[list[bytes], list[Entry]]] = {}
+        groups: dict[tuple[str, int, bool], list[Word]] = {}
         for each in successes:
             job, ran_s = each.envelope, each.ran_s
             logged = always if job.history is None else history.wants(job)
             key = job.class_, bucket_of(ran_s), logged
-            group = groups.get(key)
-            if group is None:
-                group = groups[key] = [], []
-            group[0].append(each.tag)
+            items = groups.get(key)
+            if items is None:
+                items = groups[key] = []
+            items.append(each.tag)
             if logged:
-                group[1].append(entry_of(job, each.queue, past + each.started_at, ran_s))
-        alike: list[Alike] = []
-        for (name, bucket, logged), (tags, entries) in groups.items():
-            verbs, start = self.stats.of_success(name, bucket), 0
-            if not logged:
-                alike.append(Alike(verbs, tags))
-            for number, verb in history.of_successes(entries) if logged else ():
-                alike.append(Alike((*verbs, verb), tags[start : start + number]))
-                start += number
-        return alike
+                entry = entry_of(job, each.queue, past + each.started_at, ran_s)
+                items.append(encode(entry))
+        return [Alike(self._of_plain_success(*key), items) for key, items in groups.items()]
+
+    def _of_plain_success(self, name: str, bucket: int, logged: bool) -> Sequence[Verb]:
+        verbs = self.stats.of_success(name, bucket)
+        return (*verbs, self.history.success) if logged else verbs
 
     @staticmethod
     def is_plain(job: Envelope) -> bool:

@@ -5,15 +5,14 @@ not push the failures out. They are kept to a number and an age with each write,
 leaves out what is too old.
 """
 
-from collections.abc import Iterable, Sequence
-from functools import partial
+from collections.abc import Iterable
 from itertools import accumulate
 from typing import Any, Literal
 
 import msgspec
 from msgspec import UNSET, Raw, UnsetType
 
-from cogworker._engine.effects import Effect, Verb, log
+from cogworker._engine.effects import Effect, log
 from cogworker._redis.keys import Keys
 from cogworker.features.event import Event, Kind
 from cogworker.payload import NO_KWARGS, Envelope, encode, failures, tags
@@ -27,8 +26,6 @@ MOST_TAGS = 20
 MOST_TAG_CHARACTERS = 100
 MOST_BACKTRACE_CHARACTERS = 20_000
 """Of a stack trace its end is kept: 50,000 failures are to fit into memory."""
-MOST_BYTES = 100_000
-"""Successes that come together are told of in portions, since who reads reads whole ones."""
 
 _OUTCOMES = {
     Kind.DONE: "done",
@@ -60,12 +57,15 @@ class Entry(msgspec.Struct, gc=False):
 
 
 class History:
-    """Logs runs: those of all jobs if ``always``, but for what a job says for itself."""
+    """Logs runs: those of all jobs if ``always``, but for what a job says for itself.
+
+    ``success`` has a success logged, whose own word is its encoded entry.
+    """
 
     def __init__(self, keys: Keys, *, always: bool, most: int, age_s: float) -> None:
         self.always = always
-        self._success = partial(log, keys.logged_successes, most=most, age_s=age_s)
-        self._failure = partial(log, keys.logged_failures, most=most, age_s=age_s)
+        self.success = log(keys.logged_successes, b"", most, age_s).verb
+        self._failure = log(keys.logged_failures, b"", most, age_s).verb
 
     def wants(self, job: Envelope) -> bool:
         """Whether a job's runs are logged."""
@@ -79,18 +79,10 @@ class History:
         entry = entry_of(job, event.queue, run.started_at, run.ran_s)
         entry.attempt, entry.outcome = run.attempt, outcome
         if run.error is None:
-            return (self._success(encode([entry])),)
+            return (Effect(self.success, (encode(entry),)),)
         entry.status = "failed"
         _add_error(entry, run.error)
-        return (self._failure(encode([entry])),)
-
-    def of_successes(self, entries: Sequence[Entry]) -> Iterable[tuple[int, Verb]]:
-        """What has successes logged: how many of them the first verb logs, and so on."""
-        encoded = encode(entries)
-        if len(encoded) <= MOST_BYTES or len(entries) == 1:
-            return ((len(entries), self._success(encoded).verb),)
-        half = len(entries) // 2
-        return (*self.of_successes(entries[:half]), *self.of_successes(entries[half:]))
+        return (Effect(self._failure, (encode(entry),)),)
 
 
 def entry_of(job: Envelope, queue: str, started_at: float, ran_s: float) -> Entry:

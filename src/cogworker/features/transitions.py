@@ -55,7 +55,7 @@ class Transitions:
     def done_alike(self, worker: InFlight, successes: Iterable[Success]) -> list[Move]:
         """Runs of plain jobs succeeded: one move for those that differ only in themselves."""
         alike = self.features.of_plain_successes(successes)
-        return [self.moves.done(worker, tags, verbs) for verbs, tags in alike]
+        return [self.moves.done(worker, items, verbs) for verbs, items in alike]
 
     def retry(
         self,

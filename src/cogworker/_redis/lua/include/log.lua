@@ -1,7 +1,8 @@
 -- @include clock
 -- @include effects
 -- The verb that logs. What all jobs of a call have to say goes into one entry of a stream, because
--- an entry for each job would cost more than all the rest of its move. An entry's fields are
+-- an entry for each job would cost more than all the rest of its move; what the jobs of a group say
+-- comes as one list. An entry's fields are
 --   <n>         what the n-th group of jobs says, a JSON list
 --   <n> but     the places in that list of those that were not moved, and say nothing after all
 -- Its id is <milliseconds>-<number>, where the number is that of all jobs logged so far: so the ids
