@@ -36,17 +36,19 @@ _OUTCOMES = {
 }
 
 
-class Entry(msgspec.Struct, gc=False):
-    """A run as it lies in the log. Times are in epoch seconds, by the worker's clock."""
+class Entry(msgspec.Struct, gc=False, omit_defaults=True):
+    """A run as it lies in the log, which tells its status; what has its default is left out.
+
+    Times are in epoch seconds, by the worker's clock.
+    """
 
     jid: str
     class_: str = msgspec.field(name="class")
     queue: str
     args: Raw | UnsetType
-    attempt: int
     started_at: float
     finished_at: float
-    status: Status = "success"
+    attempt: int = 1
     outcome: str = "done"
     kwargs: Raw | UnsetType = UNSET
     tags: list[str] | UnsetType = UNSET
@@ -80,23 +82,23 @@ class History:
         entry.attempt, entry.outcome = run.attempt, outcome
         if run.error is None:
             return (Effect(self.success, (encode(entry),)),)
-        entry.status = "failed"
         _add_error(entry, run.error)
         return (Effect(self._failure, (encode(entry),)),)
 
 
 def entry_of(job: Envelope, queue: str, started_at: float, ran_s: float) -> Entry:
     """A run that succeeded."""
-    entry = Entry(
-        *(job.jid, job.class_, queue, job.args, failures(job) + 1, started_at, started_at + ran_s)
-    )
-    if job.kwargs is not NO_KWARGS:
-        entry.kwargs = job.kwargs
+    args, finished_at = job.args, started_at + ran_s
+    entry = Entry(job.jid, job.class_, queue, args, started_at, finished_at)
+    if job.retry_count:
+        entry.attempt = failures(job) + 1
     if job.tags:
         entry.tags = [tag[:MOST_TAG_CHARACTERS] for tag in tags(job)[:MOST_TAGS]]
-    if len(job.args) + len(job.kwargs) > MOST_ARGS_BYTES:
-        text = bytes(job.args) if job.kwargs is NO_KWARGS else bytes(job.args) + bytes(job.kwargs)
-        entry.excerpt = text.decode("utf-8", "replace")[:MOST_EXCERPT_CHARACTERS]
+    if job.kwargs is not NO_KWARGS:
+        entry.kwargs = job.kwargs
+        args = Raw(bytes(args) + bytes(job.kwargs))
+    if len(args) > MOST_ARGS_BYTES:
+        entry.excerpt = bytes(args).decode("utf-8", "replace")[:MOST_EXCERPT_CHARACTERS]
         entry.args = entry.kwargs = UNSET
     return entry
 

@@ -83,11 +83,11 @@ class Attempt(NamedTuple):
 class _Entry(msgspec.Struct, gc=False):
     jid: str
     name: str = msgspec.field(name="class")
-    outcome: str
     queue: str
-    attempt: int
     started_at: float
     finished_at: float
+    attempt: int = 1
+    outcome: str = "done"
     args: list[Any] | None = None
     kwargs: dict[str, Any] | None = None
     excerpt: str = ""
