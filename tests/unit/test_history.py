@@ -203,7 +203,6 @@ class TestAlike:
         assert [group.items[0] for group in others] == [b"1.1.mail", b"1.2.mail", b"1.3.mail"]
         assert [group.verbs[-1].name == "log" for group in others] == [False, False, True]
 
-
     def test_jobs_with_other_features_are_one_move_as_well(self):
         moves = Moves(KEYS, dead_max_jobs=1, dead_max_age_s=1)
         transitions = Transitions(moves, Features(KEYS, Config(history=True)))

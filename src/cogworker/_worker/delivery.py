@@ -14,7 +14,7 @@ from cogworker.progress import Progress
 
 
 class Delivery:
-    """A job that this worker holds, until it is settled.
+    """A job that this worker holds, taken from ``queue``, until it is settled.
 
     ``job`` is None when no job of that name is declared here. ``begun`` is set just before its
     function is called; ``interrupted`` when the worker, at its end, has asked the run to stop, or
@@ -36,6 +36,7 @@ class Delivery:
         "no_result",
         "payload",
         "progress",
+        "queue",
         "ran_s",
         "ready_at",
         "result",
@@ -48,6 +49,7 @@ class Delivery:
         self, tag: bytes, payload: bytes, envelope: Envelope, job: Job[..., Any] | None, now: float
     ) -> None:
         self.tag = tag
+        self.queue = queue_of(tag)
         self.payload = payload
         self.envelope = envelope
         self.job = job
@@ -100,11 +102,6 @@ class Delivery:
         """Its job was rescued meanwhile: what the run says of itself is not true of the job."""
         if self.progress is not None:
             self.progress.close()
-
-    @property
-    def queue(self) -> str:
-        """The queue that it was taken from."""
-        return queue_of(self.tag)
 
     @property
     def is_async(self) -> bool:
