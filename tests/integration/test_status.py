@@ -245,6 +245,21 @@ class TestWaiting:
         with app.worker(), ThreadPoolExecutor(1) as pool:
             assert pool.submit(app.result, jid, 10).result(20) == 1
 
+    def test_garbage_in_the_stream_of_ends_is_passed_over(self, app, redis, gate, caplog):
+        @app.job(status=True)
+        def job():
+            gate.wait(30)
+
+        jid = job.enqueue()
+        with app.worker(), ThreadPoolExecutor(1) as pool:
+            future = pool.submit(app.result, jid, 10)
+            eventually(lambda: calls(redis, "xread") > 0)
+            for words in (b"[1]", b"[", b"\xff", b"0 but", b'["\xff"]'):
+                redis.xadd(app.client.keys.status_ends, {"1": words})
+            gate.set()
+            assert future.result(20) is None
+        assert "can't hear of the ends" not in caplog.text
+
     def test_notices_that_the_status_has_gone(self, app, redis, monkeypatch):
         monkeypatch.setattr("cogworker.status.LOOK_AGAIN_S", 0.02)
 

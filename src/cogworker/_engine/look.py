@@ -141,9 +141,8 @@ def ends_since(keys: Keys, position: str, block_s: float) -> Command[tuple[str, 
 
     def read(reply: Any) -> tuple[str, set[str]]:
         entries = reply[0][1] if reply else []
-        lists = [words for _, fields in entries for words in fields[1::2] if words[:1] == b"["]
-        jids = {jid for words in lists for jid in msgspec.json.decode(words, type=list[str])}
-        return _last_id(entries[::-1], position), jids
+        lists = [words for _, fields in entries for words in fields[1::2]]
+        return _last_id(entries[::-1], position), {jid for words in lists for jid in _jids(words)}
 
     return Command("ends", None, (*words, "STREAMS", keys.status_ends), (position,), read)
 
@@ -162,6 +161,14 @@ def _sorted_texts(reply: Any) -> list[str]:
 
 def _fields(reply: Any) -> dict[str, bytes]:
     return {text(name): value for name, value in zip(reply[::2], reply[1::2], strict=True)}
+
+
+def _jids(words: bytes) -> list[str]:
+    """The ids in a list; none in what is no such list, as which jobs say nothing after all."""
+    try:
+        return msgspec.json.decode(words, type=list[str])
+    except (msgspec.MsgspecError, UnicodeError):
+        return []
 
 
 def _last_id(newest_first: Any, otherwise: str) -> str:

@@ -74,7 +74,7 @@ class Status:
         kept = record(key, _fields(event, state), ceil(ttl_s + event.wait_s), drop=drop)
         effects = [forget(key), kept] if kind in _ANEW else [kept]
         if kind in ENDS:
-            ended = encode([event.job.jid])
+            ended = encode(event.job.jid)
             effects.append(log(self._keys.status_ends, ended, MOST_ENDS, ENDS_KEPT_S))
         return effects
 
