@@ -81,7 +81,7 @@ def live(app, redis, ledger):
     finish(app, redis)
 
 
-def finish(app, redis, ledger=None):
+def finish(app, redis):
     """A healthy worker from its start to its end, with all the time in the world."""
     worker = InlineWorker(app)
     worker.beat()
