@@ -17,12 +17,12 @@ def blocks(page: Path, language: str = "python") -> list[str]:
     return re.findall(rf"^```{language}\n(.*?)^```$", page.read_text("utf-8"), re.M | re.S)
 
 
-def run_program(program: Path, settings: Mapping[str, Any]) -> str:
+def run_program(program: Path, settings: Mapping[str, Any], *arguments: str) -> str:
     """Run a program in its folder, with the settings as variables; answers with what it prints."""
     environment = {**os.environ, "PYTHONPATH": str(program.parent)}
     environment |= {f"COGWORKER_{name.upper()}": value for name, value in settings.items()}
     ran = subprocess.run(
-        [sys.executable, "-W", "error", program.name],
+        [sys.executable, "-W", "error", program.name, *arguments],
         cwd=program.parent,
         env=environment,
         check=True,
