@@ -84,6 +84,19 @@ class TestEffects:
 
         assert unique.lock_of(parse(payload), "default") == f"n:unique:{name}"
 
+    def test_a_payload_that_names_no_lock_differs_by_its_named_arguments_too(self, unique):
+        payloads = [
+            b'{"class":"a","args":[],"jid":"j"}',
+            b'{"class":"a","args":[],"kwargs":{"b":1},"jid":"j"}',
+            b'{"class":"a","args":[],"kwargs": { "b" : 2 },"jid":"j"}',
+            b'{"class":"a","args":[],"kwargs":{"b":2},"jid":"j"}',
+        ]
+
+        locks = [unique.lock_of(parse(payload), "q") for payload in payloads]
+
+        assert len(set(locks)) == 3
+        assert locks[2] == locks[3]
+
     def test_arguments_that_can_be_read_only_in_part_have_a_lock_all_the_same(self, unique):
         odd = Envelope("a", "j", msgspec.Raw(b'["\\ud800"]'), unique="until_executed")
 

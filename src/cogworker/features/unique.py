@@ -20,7 +20,7 @@ import msgspec
 from cogworker._engine.effects import Effect, claim, hold, release
 from cogworker._redis.keys import Keys
 from cogworker.features.event import ENDS, Event, Kind
-from cogworker.payload import Envelope
+from cogworker.payload import NO_KWARGS, Envelope
 
 Mode = Literal["until_executed", "until_executing", "while_executing"]
 MODES = get_args(Mode)
@@ -69,10 +69,13 @@ class Unique:
         return (release(key, job.jid),) if kind in rules.freed else ()
 
     def lock_of(self, job: Envelope, queue: str) -> str:
-        """The key of a job's lock: its payload names it, but for jobs of the Ruby system."""
+        """The key of a job's lock: its payload names it, but for jobs of other software."""
         if isinstance(job.lock, str) and job.lock:
             return self._keys.lock(job.lock)
-        return self._keys.lock(digest(job.class_, queue, _compact(bytes(job.args))))
+        args = _compact(bytes(job.args))
+        if job.kwargs is not NO_KWARGS:
+            args += b"|" + _compact(bytes(job.kwargs))
+        return self._keys.lock(digest(job.class_, queue, args))
 
 
 def asks_before(job: Envelope) -> bool:
