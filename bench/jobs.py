@@ -2,15 +2,17 @@
 
 ``BENCH_OUT`` names a file that jobs append a number to. ``BENCH_WAITS`` names one that gets a line
 for each delivery that this worker held: when it was ready, took a slot, began and ended. All on the
-monotonic clock, which the processes of a machine share.
+monotonic clock, which the processes of a machine share. With ``BENCH_MIDDLEWARE`` a worker's jobs
+go through a middleware that does nothing.
 """
 
 import asyncio
+import contextlib
 import os
 import threading
 import time
 
-from cogworker import Cogworker
+from cogworker import Cogworker, JobRun, current_job
 
 cog = Cogworker()
 _out = os.open(os.environ.get("BENCH_OUT", os.devnull), os.O_WRONLY | os.O_CREAT | os.O_APPEND)
@@ -28,6 +30,14 @@ def noop() -> None:
 @cog.job
 def numbered(number: int) -> None:
     pass
+
+
+@cog.job(status=True)
+def reports(number: int) -> float:
+    began, job = time.perf_counter(), current_job()
+    for done in range(number):
+        job.at(100 * done / number, "going on")
+    return time.perf_counter() - began
 
 
 @cog.job
@@ -99,5 +109,13 @@ def _watch_waits(path: str) -> None:
     threading.Thread(target=write_often, name="bench-waits", daemon=True).start()
 
 
+def _go_through_middleware() -> None:
+    @cog.middleware.server.add
+    def around(run: JobRun) -> contextlib.AbstractContextManager[None]:
+        return contextlib.nullcontext()
+
+
+if os.environ.get("BENCH_MIDDLEWARE"):
+    _go_through_middleware()
 if waits := os.environ.get("BENCH_WAITS"):
     _watch_waits(waits)

@@ -83,7 +83,14 @@ class Rig:
 class Worker:
     """A worker process, from its ``ready`` to its clean end."""
 
-    def __init__(self, rig: Rig, *queues: str, concurrency: int = 10, waits: bool = False) -> None:
+    def __init__(
+        self,
+        rig: Rig,
+        *queues: str,
+        concurrency: int = 10,
+        waits: bool = False,
+        middleware: bool = False,
+    ) -> None:
         stem = rig.directory / f"worker-{time.monotonic_ns()}"
         self._log, self.out, self.waits = map(stem.with_suffix, (".log", ".out", ".waits"))
         self._rig = rig
@@ -91,6 +98,8 @@ class Worker:
         self._command += ["-c", str(concurrency), *(word for q in queues for word in ("-q", q))]
         settings = {f"COGWORKER_{name.upper()}": value for name, value in rig.settings.items()}
         self._environment = {**os.environ, **settings, "BENCH_OUT": str(self.out)}
+        if middleware:
+            self._environment["BENCH_MIDDLEWARE"] = "1"
         if waits:
             self._environment["BENCH_WAITS"] = str(self.waits)
 

@@ -38,6 +38,8 @@ class Kind(Enum):
     WAITING = auto()
     """It still waits, and has for long: told now and then, wherever it is by now."""
 
+    __hash__ = object.__hash__  # Enum's own is Python, and each feature looks a kind up
+
 
 ENDS = frozenset({Kind.DONE, Kind.DEAD, Kind.KILLED, Kind.DISCARDED, Kind.DELETED})
 """After these a job does not run again by itself."""
