@@ -1,7 +1,7 @@
 """``Job``: a function that can be enqueued, and ``current_job()``: the one that runs."""
 
 import inspect
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextvars import ContextVar
 from datetime import datetime, timedelta
 from typing import Any, Generic, NamedTuple, ParamSpec, TypeVar, Unpack
@@ -133,6 +133,13 @@ class Job(Generic[P, R]):
         self._lock = lock_of(chosen, self.codec, self.name)
         self._raises = chosen.on_duplicate == "raise"
 
+    @property
+    def _payload_fields(self) -> Mapping[str, Any]:
+        """What the options add to each payload, whatever the arguments."""
+        if self.options.status is True:
+            return {**self._fields, "status": self.client.config.status_ttl}
+        return self._fields
+
     def _draft(
         self,
         args: tuple[Any, ...],
@@ -145,11 +152,9 @@ class Job(Generic[P, R]):
         if self._chain.entries and not is_through:
             return self._draft_through_middleware(args, kwargs, at, delay_s)
         encoded, named = self.codec.encode(args, kwargs)
-        fields = self._fields
+        fields = self._payload_fields
         if self._lock is not None:
             fields = {**fields, "lock": self._lock(args, kwargs, encoded)}
-        if self.options.status is True:
-            fields = {**fields, "status": self.client.config.status_ttl}
         retries = self.policy.max_retries
         return Draft(
             *(self.name, self.options.queue, retries, encoded, named, fields, at, delay_s),
@@ -165,6 +170,7 @@ class Job(Generic[P, R]):
         delay_s: float | None,
     ) -> Draft | None:
         entries = self._chain.without(self.options.skip_middleware)
+        before = self._payload_fields
         asked = OutgoingJob(
             jid=new_jid(),
             name=self.name,
@@ -174,7 +180,7 @@ class Job(Generic[P, R]):
             kwargs=kwargs,
             at=at,
             delay_s=delay_s,
-            fields=self._fields,
+            fields=dict(before),
         )
         job = send_through(entries, asked)
         if job is None:
@@ -184,8 +190,8 @@ class Job(Generic[P, R]):
             tuple(job.args), dict(job.kwargs), job.at, job.delay_s, is_through=True
         )
         assert draft is not None  # noqa: S101 - what can stop it is behind it
-        fields = {**draft.fields, **encoded_fields(job, self._fields), "jid": job.jid}
-        for dropped in self._fields.keys() - job.fields.keys():
+        fields = {**draft.fields, **encoded_fields(job, before), "jid": job.jid}
+        for dropped in before.keys() - job.fields.keys():
             del fields[dropped]
         return draft._replace(retry=policy_of(job.retry).max_retries, fields=fields)
 

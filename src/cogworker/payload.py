@@ -45,6 +45,8 @@ class Envelope(msgspec.Struct, gc=False, frozen=True):
 NOT_A_JOB = Envelope(UNPARSEABLE, "")
 """Stands for what is no job, wherever one is told of."""
 
+_NULL = msgspec.Raw(b"null")
+
 _envelopes = msgspec.json.Decoder(Envelope)
 _raw_objects = msgspec.json.Decoder(dict[str, msgspec.Raw])
 _routes = msgspec.json.Decoder(dict[str, Any])
@@ -84,16 +86,19 @@ def amend(
     missing: dict[str, Any] | None = None,
     drop: tuple[str, ...] = (),
 ) -> bytes:
-    """The payload with some keys changed, added if ``missing``, or dropped; all else as it is.
+    """The payload with some keys changed, set where ``missing`` or null, or dropped.
 
     Raises InvalidPayload when some part, even one that nobody asked for, can't be read.
     """
     try:
-        fields: dict[str, Any] = {**(missing or {}), **_raw_objects.decode(payload)}
+        fields: dict[str, Any] = _raw_objects.decode(payload)
     except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
         raise InvalidPayload(_reason(error)) from error
     for key in drop:
         fields.pop(key, None)
+    for key, value in (missing or {}).items():
+        if fields.get(key, _NULL) == _NULL:
+            fields[key] = value
     fields.update(changes)
     return encode(fields)
 
@@ -110,11 +115,18 @@ def wrap_unparseable(payload: bytes, queue: str | None, problem: Exception, now:
             "retry_count": 0,
             "enqueued_at": now,
             "failed_at": now,
-            "error_class": type(problem).__name__,
-            "error_message": str(problem)[:MOST_MESSAGE_CHARACTERS],
+            **described(problem),
             "raw_payload": payload.decode("utf-8", "replace")[:MOST_RAW_CHARACTERS],
         }
     )
+
+
+def described(problem: Exception) -> dict[str, str]:
+    """What is kept of why something is no job."""
+    return {
+        "error_class": type(problem).__name__,
+        "error_message": str(problem)[:MOST_MESSAGE_CHARACTERS],
+    }
 
 
 def failures(job: Envelope) -> int:

@@ -162,6 +162,22 @@ def test_reschedule_after_a_failure_keeps_count(app, redis, look, work):
     assert books(app, redis, look) == (0, 2, 0, 0, 0, 1)
 
 
+@pytest.mark.parametrize("raises", [Reschedule(in_=1), Retry(in_=1), ValueError("no")])
+def test_a_job_that_was_pushed_without_a_queue_comes_back_to_the_one_it_was_in(raises, app, redis):
+    @app.job(name="job")
+    def job():
+        raise raises
+
+    raw = b'{"class": "job", "jid": "1", "args": [], "queue": null}'
+    for payload in (raw, raw.replace(b', "queue": null', b"")):
+        redis.lpush(app.client.keys.queue("default"), payload)
+        InlineWorker(app).work_off()
+
+    keys = app.client.keys
+    kept = [*redis.zrange(keys.schedule, 0, -1), *redis.zrange(keys.retry, 0, -1)]
+    assert [json.loads(each)["queue"] for each in kept] == ["default"] * 2
+
+
 def test_a_job_that_was_pushed_without_a_queue_can_be_rescheduled(app, redis, look, work):
     seen = []
 

@@ -101,6 +101,35 @@ def test_every_way_to_enqueue_goes_through_and_is_changed(app, note, redis):
     assert [job.retry for job in asked][:4] == [4] * 4
 
 
+def test_what_the_options_say_is_in_the_payload_as_without_middlewares(app, redis):
+    @app.job(name="job", status=True, unique="until_executed", tags=["a"], history=True)
+    def job(number):
+        pass
+
+    job.enqueue(1)
+    app.middleware.client.add(lambda job: job)
+    job.enqueue(2)
+
+    plain, passed = queued(redis, app, "default")
+    varies = ("jid", "args", "lock", "created_at", "enqueued_at")
+    assert plain.keys() == passed.keys()
+    assert all(plain[key] == passed[key] for key in plain.keys() - set(varies))
+    assert plain["status"] == app.client.config.status_ttl
+
+
+def test_what_a_middleware_does_to_the_fields_of_one_call_is_not_in_the_next(app, note, redis):
+    @app.middleware.client.add
+    def change(job):
+        assert "odd" not in job.fields
+        job.fields["odd"] = 1
+        return job
+
+    note.enqueue(1)
+    note.enqueue(2)
+
+    assert [job["odd"] for job in queued(redis, app)] == [1, 1]
+
+
 def test_every_way_to_enqueue_answers_none_when_it_is_stopped(app, note, dump):
     app.middleware.client.add(lambda job: None)
 

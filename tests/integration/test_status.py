@@ -17,6 +17,7 @@ from cogworker import (
     JobCancelled,
     JobFailed,
     NoStatus,
+    Reschedule,
     ResultNotKept,
     ResultTimeout,
     current_job,
@@ -444,6 +445,19 @@ class TestLife:
 
         status = app.status(jid)
         assert (status.state, status.error_class) == ("failed", "cogworker.errors.JobOrphaned")
+
+    def test_a_payload_that_proves_unreadable_is_told_as_the_error(self, app, redis):
+        @app.job(name="job")
+        def job():
+            raise Reschedule(in_=1)
+
+        raw = b'{"class":"job","jid":"odd","args":[],"status":60,"\xff":1}'
+        redis.lpush(app.client.keys.queue("default"), raw)
+        worker = InlineWorker(app)
+        worker.work_off()
+        with pytest.raises(JobFailed) as failed:
+            app.status("odd").outcome()
+        assert failed.value.error_class == "InvalidPayload"
 
     def test_a_status_lives_as_long_as_it_says(self, app, redis):
         @app.job(status=100)

@@ -121,7 +121,7 @@ class Endings:
             kept = payload.amend(
                 delivery.payload,
                 {"retry_count": failures, **described},
-                missing={"failed_at": clock.wall()},
+                missing={"failed_at": clock.wall(), "queue": delivery.queue},
                 drop=("orphaned", "lock_waits"),
             )
         except InvalidPayload as problem:  # some part of it that nobody had to read before

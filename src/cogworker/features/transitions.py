@@ -14,7 +14,7 @@ from cogworker._engine.plan import Move
 from cogworker.errors import InvalidPayload
 from cogworker.features import Features, Success
 from cogworker.features.event import Event, Kind, Run
-from cogworker.payload import NOT_A_JOB, Envelope, wrap_unparseable
+from cogworker.payload import NOT_A_JOB, Envelope, described, wrap_unparseable
 
 
 class Transitions:
@@ -161,7 +161,7 @@ class Transitions:
     ) -> Move:
         """What was found is no job, or some part of it, which had to be read now, can't be."""
         wrapped = wrap_unparseable(payload, queue, problem, clock.wall())
-        return self.bury(source, ref, wrapped, job, queue or "", run)
+        return self.bury(source, ref, wrapped, job, queue or "", run, described(problem))
 
     def kill(self, source: Source, ref: bytes, payload: bytes, job: Envelope, queue: str) -> Move:
         """Somebody has a waiting job put in dead."""
