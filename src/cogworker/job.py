@@ -4,7 +4,7 @@ import inspect
 from collections.abc import Callable, Iterable, Mapping
 from contextvars import ContextVar
 from datetime import datetime, timedelta
-from typing import Any, Generic, NamedTuple, ParamSpec, TypeVar, Unpack
+from typing import Any, Generic, NamedTuple, ParamSpec, Protocol, TypeVar, Unpack
 
 from cogworker import clock, options
 from cogworker.client import Client, Draft
@@ -234,15 +234,24 @@ class CurrentJob(NamedTuple):
             self.progress.store(fields)
 
 
-running: ContextVar[CurrentJob] = ContextVar("cogworker_current_job")
+class Running(Protocol):
+    """A run that goes on."""
+
+    @property
+    def current(self) -> CurrentJob:
+        """The job as it sees itself."""
+        ...
+
+
+running: ContextVar[Running] = ContextVar("cogworker_current_job")
 
 
 def current_job() -> CurrentJob:
     """The job that runs in this thread or task. Raises NoCurrentJob outside of one."""
-    job = running.get(None)
-    if job is None:
+    run = running.get(None)
+    if run is None:
         raise NoCurrentJob
-    return job
+    return run.current
 
 
 def declare(client: Client, function: Callable[P, R], name: str, given: JobOptions) -> Job[P, R]:

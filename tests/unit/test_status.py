@@ -306,13 +306,15 @@ class TestNotes:
         assert notes.due_at == inf
 
     def test_all_runs_together_are_told_of_a_few_times_a_second(self, notes):
-        open_runs = [notes.open(delivery(number)) for number in range(1, 11)]
+        open_runs = [delivery(number) for number in range(1, 11)]
+        for run in open_runs:
+            notes.open(run)
         assert notes.is_due(0.0) is False
         taken = []
         for tenth_ms in range(20_000):  # two seconds
             now = tenth_ms / 10_000
-            for progress in open_runs:
-                progress.at(tenth_ms / 200)
+            for run in open_runs:
+                run.current.at(tenth_ms / 200)
             moves = notes.take(now)
             if moves:
                 taken.append(len(moves))
@@ -322,7 +324,8 @@ class TestNotes:
 
     def test_a_run_that_has_ended_is_not_told_of(self, notes):
         short = delivery()
-        notes.open(short).at(50)
+        notes.open(short)
+        short.current.at(50)
         run = short.run()
 
         assert run.notes == {"pct": b"50"}
@@ -330,7 +333,9 @@ class TestNotes:
         assert notes.take(2.0) == []
 
     def test_nobody_asks_for_a_job_without_a_status(self, notes, told):
-        assert notes.open(delivery(status="garbage")) is None
+        odd = delivery(status="garbage")
+        notes.open(odd)
+        assert odd.progress is None
         assert told == []
         assert notes.is_due(1.0) is False
 

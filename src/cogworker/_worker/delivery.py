@@ -8,13 +8,13 @@ from cogworker._engine.plan import Move
 from cogworker._engine.replies import queue_of
 from cogworker.errors import JobInterrupted
 from cogworker.features.event import NO_RESULT_YET, Run
-from cogworker.job import Job
-from cogworker.payload import Envelope, failures
+from cogworker.job import CurrentJob, Job
+from cogworker.payload import Envelope, failures, tags
 from cogworker.progress import Progress
 
 
 class Delivery:
-    """A job that this worker holds, taken from ``queue``, until it is settled.
+    """A job that this worker holds, until it is settled.
 
     ``job`` is None when no job of that name is declared here. ``begun`` is set just before its
     function is called; ``interrupted`` when the worker, at its end, has asked the run to stop, or
@@ -26,6 +26,8 @@ class Delivery:
     """
 
     __slots__ = (
+        "_current",
+        "_queue",
         "admitted",
         "begun",
         "envelope",
@@ -36,7 +38,6 @@ class Delivery:
         "no_result",
         "payload",
         "progress",
-        "queue",
         "ran_s",
         "ready_at",
         "result",
@@ -49,7 +50,6 @@ class Delivery:
         self, tag: bytes, payload: bytes, envelope: Envelope, job: Job[..., Any] | None, now: float
     ) -> None:
         self.tag = tag
-        self.queue = queue_of(tag)
         self.payload = payload
         self.envelope = envelope
         self.job = job
@@ -65,6 +65,8 @@ class Delivery:
         self.lost = False
         self.returned = False
         self.move: Move | None = None
+        self._queue: str | None = None
+        self._current: CurrentJob | None = None
 
     def begin(self) -> None:
         """Note that its function is called now. Raises JobInterrupted when it must not be.
@@ -102,6 +104,24 @@ class Delivery:
         """Its job was rescued meanwhile: what the run says of itself is not true of the job."""
         if self.progress is not None:
             self.progress.close()
+
+    @property
+    def queue(self) -> str:
+        """The queue that it was taken from."""
+        if self._queue is None:
+            self._queue = queue_of(self.tag)
+        return self._queue
+
+    @property
+    def current(self) -> CurrentJob:
+        """The job as it sees itself, made when it looks: most jobs don't."""
+        if self._current is None:
+            job = self.envelope
+            self._current = CurrentJob(
+                *(job.jid, job.class_, self.queue, failures(job) + 1),
+                *(() if job.tags is None else tags(job), self.progress),
+            )
+        return self._current
 
     @property
     def is_async(self) -> bool:

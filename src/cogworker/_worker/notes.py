@@ -37,14 +37,12 @@ class Notes:
         self._taken_at = -inf
         self.due_at = inf
 
-    def open(self, delivery: Delivery) -> Progress | None:
-        """A run begins: where it notes its progress, or None when its job has no status."""
+    def open(self, delivery: Delivery) -> None:
+        """A run begins: if its job has a status, it gets where to note its progress."""
         envelope = delivery.envelope
-        if self._transitions.features.status.ttl_of(envelope) is None:
-            return None
-        delivery.progress = Progress(envelope.class_, partial(self._note, delivery))
-        delivery.progress.news()
-        return delivery.progress
+        if self._transitions.features.status.ttl_of(envelope) is not None:
+            delivery.progress = Progress(envelope.class_, partial(self._note, delivery))
+            delivery.progress.news()
 
     def is_due(self, now: float) -> bool:
         """Whether a turn has something to carry; if not yet, ``due_at`` says when."""

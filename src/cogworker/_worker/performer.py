@@ -23,9 +23,8 @@ from cogworker._worker.endings import Endings
 from cogworker._worker.notes import Notes
 from cogworker.errors import Discard, InvalidPayload, UnknownJob
 from cogworker.features.transitions import Transitions
-from cogworker.job import CurrentJob, Job, running
+from cogworker.job import Job, running
 from cogworker.middleware import Chain, Entry, JobRun, ServerMiddleware
-from cogworker.progress import Progress
 
 logger = logging.getLogger("cogworker.worker")
 
@@ -36,7 +35,7 @@ class Call(NamedTuple):
     function: Callable[..., Any]
     args: Sequence[Any]
     kwargs: dict[str, Any]
-    current: CurrentJob
+    delivery: Delivery
 
 
 class _Prepared(NamedTuple):
@@ -120,7 +119,7 @@ class Performer:
                 result = await self._perform_inside_async(delivery)
             else:
                 call = self._prepare(delivery)
-                running.set(call.current)
+                running.set(delivery)
                 delivery.begin()
                 result = await call.function(*call.args, **call.kwargs)
             delivery.returned = True
@@ -143,8 +142,9 @@ class Performer:
             raise UnknownJob(envelope.class_)
         named = None if envelope.kwargs is payload.NO_KWARGS else envelope.kwargs
         args, kwargs = job.codec.decode(envelope.args, named)
-        progress = None if envelope.status is None else self._notes.open(delivery)
-        return Call(job.function, args, kwargs, _current(delivery, progress))
+        if envelope.status is not None:
+            self._notes.open(delivery)
+        return Call(job.function, args, kwargs, delivery)
 
     def _perform_inside(self, delivery: Delivery) -> Any:
         """Run a plain function inside the server middlewares."""
@@ -175,12 +175,11 @@ class Performer:
         run = run_of(delivery)
         skipped = () if delivery.job is None else delivery.job.options.skip_middleware
         entries = self._middlewares.without(skipped) if skipped else self._middlewares.entries
+        running.set(delivery)
         try:
             call = self._prepare(delivery)
         except BaseException as error:  # the middlewares shall see it
-            running.set(_current(delivery))
             return _Prepared(run, None, error), entries
-        running.set(call.current)
         run.args, run.kwargs = call.args, call.kwargs
         return _Prepared(run, call, None), entries
 
@@ -205,21 +204,12 @@ class Performer:
             return self._transitions.moves.bury(self._worker, delivery.tag, KEEP)
 
 
-def _current(delivery: Delivery, progress: Progress | None = None) -> CurrentJob:
-    job = delivery.envelope
-    return CurrentJob(
-        *(job.jid, job.class_, delivery.queue, payload.failures(job) + 1),
-        *(() if job.tags is None else payload.tags(job), progress),
-    )
-
-
 def _call(call: Call) -> Any:
-    running.set(call.current)
+    running.set(call.delivery)
     return call.function(*call.args, **call.kwargs)
 
 
 def _not_awaited(call: Call, result: "CoroutineType[Any, Any, Any]") -> TypeError:
     result.close()
-    return TypeError(
-        f"{call.current.name} returned a coroutine that nobody awaits; declare it with async def"
-    )
+    name = call.delivery.envelope.class_
+    return TypeError(f"{name} returned a coroutine that nobody awaits; declare it with async def")

@@ -89,4 +89,5 @@ def _time(record: logging.LogRecord) -> str:
 
 def _job_of(record: logging.LogRecord) -> CurrentJob | None:
     """The job that wrote a line; our own lines name theirs by themselves."""
-    return None if record.name.startswith("cogworker.") else running.get(None)
+    run = None if record.name.startswith("cogworker.") else running.get(None)
+    return None if run is None else run.current

@@ -27,10 +27,14 @@ class Success(Protocol):
     """A delivery whose run succeeded; ``started_at`` is by the monotonic clock."""
 
     tag: bytes
-    queue: str
     envelope: Envelope
     started_at: float
     ran_s: float
+
+    @property
+    def queue(self) -> str:
+        """The queue that it was taken from."""
+        ...
 
 
 class Alike(NamedTuple):
