@@ -253,7 +253,7 @@ def test_a_frozen_worker_that_wakes_interrupts_what_has_been_rescued(
     frozen = workers.start(**QUICK)
     jid = push(name, **fields)
     eventually(lambda: lines(tmp_path / "ran"))
-    frozen.signal(signal.SIGSTOP)
+    frozen.freeze()
     other = workers.start(**QUICK)
     other.wait_for("rescued: jobs=")
     again = name != "once"
