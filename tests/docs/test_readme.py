@@ -17,11 +17,12 @@ DEPLOY = DOCS / "deploy.md"
 
 
 def test_the_first_job_runs_as_told(tmp_path):
-    tasks, enqueue, policies, look, steer, inside = blocks(README)
+    tasks, enqueue, policies, look, results, steer, inside = blocks(README)
     (tmp_path / "tasks.py").write_text(tasks)
     (tmp_path / "enqueue.py").write_text(enqueue)
     (tmp_path / "policies.py").write_text(policies)
     (tmp_path / "look.py").write_text(look)
+    (tmp_path / "results.py").write_text(results)
     (tmp_path / "steer.py").write_text(steer)
     (tmp_path / "inside.py").write_text(inside)
     [command] = re.findall(r"^cogworker (worker -r .*)$", "".join(blocks(README, "sh")), re.M)
@@ -55,7 +56,8 @@ def test_the_first_job_runs_as_told(tmp_path):
     finally:
         worker.kill()
         worker.wait()
-    subprocess.run([*python, "policies.py"], cwd=tmp_path, env=environment, check=True)
+    for page in ("policies.py", "results.py"):
+        subprocess.run([*python, page], cwd=tmp_path, env=environment, check=True)
 
 
 def test_the_swarm_runs_as_told(tmp_path):
