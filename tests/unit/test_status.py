@@ -170,6 +170,13 @@ class TestEvents:
         assert Features.is_plain(parse(b'{"class":"mail","jid":"j1"}'))
         assert not Features.is_plain(job())
 
+    @pytest.mark.parametrize("run", [None, RUN])
+    def test_a_plain_job_that_is_queued_again_changes_nothing_else(self, run):
+        features = Features(KEYS, Config(history=True))
+        plain = parse(b'{"class":"mail","jid":"j1","tags":["a"],"retry_count":1,"history":true}')
+
+        assert features.effects(Event(Kind.QUEUED, plain, "q", 0.0, run)) == []
+
 
 def _with(envelope, status):
     return type(envelope)(envelope.class_, envelope.jid, status=status)

@@ -144,10 +144,16 @@ class Moves:
 
     def promote(self, source: Source, jobs: Iterable[Waiting]) -> Sequence[Move]:
         """Due, retrying or dead jobs go to their queues."""
-        return merged(
-            move(source, Queue(job.queue), (job.ref, job.payload), job.effects)
-            for job in sorted(jobs, key=lambda job: job.queue)
-        )
+        moves: list[Move] = []
+        for (queue, verbs), alike in groupby(sorted(jobs, key=_queue_of), _queue_and_verbs):
+            items: list[Word] = []
+            same = list(alike)
+            for job in same:
+                items += (job.ref, job.payload)
+                for effect in job.effects:
+                    items += effect.own
+            moves.append(Move(source, Queue(queue), len(same), items, verbs))
+        return moves
 
     def put_off(
         self, place: Place, ref: bytes, payload: bytes, at: float, effects: Effects = ()
@@ -244,6 +250,14 @@ def _pushes(jobs: Iterable[NewJob]) -> list[Move]:
         target = Queue(queue) if is_due else Later(queue)
         moves.append(Move(Place.NOWHERE, target, len(same), items, verbs))
     return moves
+
+
+def _queue_of(job: Waiting) -> str:
+    return job.queue
+
+
+def _queue_and_verbs(job: Waiting) -> tuple[str, tuple[Verb, ...]]:
+    return job.queue, tuple(effect.verb for effect in job.effects) if job.effects else ()
 
 
 def _all_but_payload(job: NewJob) -> tuple[str, bool, tuple[Verb, ...]]:

@@ -90,5 +90,8 @@ class Features:
 
     @staticmethod
     def is_plain(job: Envelope) -> bool:
-        """Whether a success of a job can be settled together with others: see above."""
+        """Whether a job asks for nothing that goes along with it, as a lock or a status does.
+
+        Nothing else changes when it is queued again, and its success is settled with others.
+        """
         return job.unique is None and job.status is None

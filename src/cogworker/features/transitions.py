@@ -111,6 +111,8 @@ class Transitions:
 
         ``run`` is the one that was cut off for that, if one was.
         """
+        if self.features.is_plain(job):  # thousands may be due at once
+            return Waiting(ref, payload, queue)
         return Waiting(ref, payload, queue, self._effects(Kind.QUEUED, job, queue, run=run))
 
     def revive(

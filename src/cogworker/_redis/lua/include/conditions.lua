@@ -1,4 +1,4 @@
--- @include effects
+-- @include verbs
 -- The verbs that decide whether a job may be moved, and those that keep a lock with its job.
 --   verb     shared           own                does
 --   claim    <ttl>            <key> <owner>      takes a lock; refused: who holds it
@@ -17,57 +17,59 @@ end
 
 local function key_and_owner() return {key(), text()} end
 
-verbs.claim = {
-  shared = number,
-  own = key_and_owner,
-  check = function(ttl, own)
-    local name, owner = own[1], own[2]
-    local holder = holder_of(name)
-    if holder == nil then return end -- a damaged lock locks nothing
-    if holder and holder ~= owner then return holder end
-    redis.call('SET', name, owner, 'EX', ttl)
-    if not holder then return nil, function() redis.call('DEL', name) end end
-  end,
-}
+definitions[#definitions + 1] = function()
+  verbs.claim = {
+    shared = number,
+    own = key_and_owner,
+    check = function(ttl, own)
+      local name, owner = own[1], own[2]
+      local holder = holder_of(name)
+      if holder == nil then return end -- a damaged lock locks nothing
+      if holder and holder ~= owner then return holder end
+      redis.call('SET', name, owner, 'EX', ttl)
+      if not holder then return nil, function() redis.call('DEL', name) end end
+    end,
+  }
 
-verbs.hold = {
-  shared = function() return {number(), number()} end,
-  own = key_and_owner,
-  apply = function(shared, own)
-    local holder = holder_of(own[1])
-    if holder == own[2] or (holder == false and shared[2] == 1) then
-      redis.call('SET', own[1], own[2], 'EX', shared[1])
-    end
-  end,
-}
+  verbs.hold = {
+    shared = function() return {number(), number()} end,
+    own = key_and_owner,
+    apply = function(shared, own)
+      local holder = holder_of(own[1])
+      if holder == own[2] or (holder == false and shared[2] == 1) then
+        redis.call('SET', own[1], own[2], 'EX', shared[1])
+      end
+    end,
+  }
 
-verbs.release = {
-  own = key_and_owner,
-  apply = function(_, own)
-    if holder_of(own[1]) == own[2] then redis.call('DEL', own[1]) end
-  end,
-}
+  verbs.release = {
+    own = key_and_owner,
+    apply = function(_, own)
+      if holder_of(own[1]) == own[2] then redis.call('DEL', own[1]) end
+    end,
+  }
 
-verbs.unless = {
-  shared = key,
-  own = text,
-  check = function(set, member)
-    if try('SISMEMBER', set, member) == 1 then return '' end
-  end,
-}
+  verbs.unless = {
+    shared = key,
+    own = text,
+    check = function(set, member)
+      if try('SISMEMBER', set, member) == 1 then return '' end
+    end,
+  }
 
-verbs.advance = {
-  shared = function() return {key(), number()} end,
-  own = function() return {text(), text()} end,
-  check = function(shared, own)
-    local name, field, to = shared[1], own[1], own[2]
-    local last = try('HGET', name, field)
-    if last == nil then return 'damaged' end -- whoever can't tell what has run runs nothing
-    if last and (tonumber(last) or 0) >= tonumber(to) then return last end
-    redis.call('HSET', name, field, to)
-    if not last and shared[2] == 1 then return 'seeded' end
-    return nil, function()
-      if last then redis.call('HSET', name, field, last) else redis.call('HDEL', name, field) end
-    end
-  end,
-}
+  verbs.advance = {
+    shared = function() return {key(), number()} end,
+    own = function() return {text(), text()} end,
+    check = function(shared, own)
+      local name, field, to = shared[1], own[1], own[2]
+      local last = try('HGET', name, field)
+      if last == nil then return 'damaged' end -- whoever can't tell what has run runs nothing
+      if last and (tonumber(last) or 0) >= tonumber(to) then return last end
+      redis.call('HSET', name, field, to)
+      if not last and shared[2] == 1 then return 'seeded' end
+      return nil, function()
+        if last then redis.call('HSET', name, field, last) else redis.call('HDEL', name, field) end
+      end
+    end,
+  }
+end

@@ -1,6 +1,7 @@
 -- @include places
 -- @include books
 -- @include conditions
+-- @include effects
 -- Moves one job, and applies its effects.
 -- A job that is no longer at its source is `lost`: nothing is done for it. One whose effects refuse
 -- it is `refused`: it stays where it is. One that can't be put down has `failed`, and stays, too. A

@@ -1,5 +1,5 @@
 -- @include clock
--- @include effects
+-- @include verbs
 -- The verb that logs. What all jobs of a call have to say goes into one entry of a stream, because
 -- an entry for each job would cost more than all the rest of its move; what the jobs of a group say
 -- comes as one list. An entry's fields are
@@ -43,24 +43,26 @@ local function write_log(name, log)
   try('EXPIRE', name, log.age)
 end
 
-verbs.log = {
-  shared = function() return {key(), number(), number(), text()} end,
-  total = function(shared, jobs, others)
-    local name, entries = shared[1], shared[4]
-    local log = logs[name] or {jobs = 0, groups = 0, bytes = 0, words = {}}
-    local words, group = log.words, log.groups + 1
-    words[#words + 1], words[#words + 2] = group, entries
-    if #others > 0 then
-      words[#words + 1], words[#words + 2] = group .. ' but', table.concat(others, ' ')
-    end
-    log.jobs, log.groups, log.bytes = log.jobs + jobs, group, log.bytes + #entries
-    log.most, log.age, logs[name] = shared[2], shared[3], log
-    if log.bytes > MOST_BYTES or group == 1000 then
-      write_log(name, log)
-      logs[name] = nil
-    end
-  end,
-}
+definitions[#definitions + 1] = function()
+  verbs.log = {
+    shared = function() return {key(), number(), number(), text()} end,
+    total = function(shared, jobs, others)
+      local name, entries = shared[1], shared[4]
+      local log = logs[name] or {jobs = 0, groups = 0, bytes = 0, words = {}}
+      local words, group = log.words, log.groups + 1
+      words[#words + 1], words[#words + 2] = group, entries
+      if #others > 0 then
+        words[#words + 1], words[#words + 2] = group .. ' but', table.concat(others, ' ')
+      end
+      log.jobs, log.groups, log.bytes = log.jobs + jobs, group, log.bytes + #entries
+      log.most, log.age, logs[name] = shared[2], shared[3], log
+      if log.bytes > MOST_BYTES or group == 1000 then
+        write_log(name, log)
+        logs[name] = nil
+      end
+    end,
+  }
+end
 
 local function write_logs()
   for name, log in pairs(logs) do write_log(name, log) end
