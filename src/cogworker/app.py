@@ -197,6 +197,17 @@ class Cogworker:
         """What is known of a job; see ``status``."""
         return await self._statuses.aget(jid)
 
+    def wait_for(self, jid: str, timeout: float | None = None) -> JobStatus:
+        """Wait until a job has ended, whatever has come of it; answers with its status.
+
+        ``timeout`` is in seconds, by default without end. Raises ResultTimeout and NoStatus.
+        """
+        return self._statuses.wait(jid, timeout)
+
+    async def await_for(self, jid: str, timeout: float | None = None) -> JobStatus:
+        """Wait until a job has ended; see ``wait_for``."""
+        return await self._statuses.await_(jid, timeout)
+
     def result(self, jid: str, timeout: float | None = None) -> Any:
         """Wait until a job has ended; answers with what it returned.
 
@@ -204,11 +215,11 @@ class Cogworker:
         is in seconds, by default without end. Raises a kind of NoResult: JobFailed, JobCancelled,
         ResultNotKept, ResultTimeout or NoStatus.
         """
-        return self._statuses.wait(jid, timeout).outcome()
+        return self.wait_for(jid, timeout).outcome()
 
     async def aresult(self, jid: str, timeout: float | None = None) -> Any:
         """Wait until a job has ended; see ``result``."""
-        return (await self._statuses.await_(jid, timeout)).outcome()
+        return (await self.await_for(jid, timeout)).outcome()
 
     def worker(self, **settings: Any) -> Worker:
         """A worker in this process, for all jobs declared so far and later.

@@ -180,6 +180,25 @@ class TestWaiting:
         with pytest.raises(ResultTimeout):
             asyncio.run(closing(app, app.aresult(jid, 0.05)))
 
+    def test_for_the_end_answers_with_the_status_whatever_came(self, app):
+        @app.job(status=True, retry=False)
+        def job(divisor):
+            return 10 // divisor
+
+        jids = [job.enqueue(divisor) for divisor in (5, 0)]
+
+        async def wait_for_both():
+            return [await app.await_for(jid, 10) for jid in jids]
+
+        with app.worker():
+            fine, failed = [app.wait_for(jid, 10) for jid in jids]
+            again = asyncio.run(closing(app, wait_for_both()))
+        assert (fine.state, fine.result) == ("complete", 2)
+        assert (failed.state, failed.error_class) == ("failed", "ZeroDivisionError")
+        assert again == [fine, failed]
+        with pytest.raises(NoStatus):
+            app.wait_for("nobody")
+
     def test_ends_within_milliseconds_of_the_job(self, app):
         @app.job(status=True)
         def job() -> float:
