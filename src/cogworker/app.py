@@ -167,6 +167,16 @@ class Cogworker:
         entry. A plain function becomes a job. Raises DeclarationError.
         """
         given = {"cron": cron, "every": every, **options}
+        for wrong in ("job", "fn", "func"):
+            if wrong in options:
+                raise DeclarationError(
+                    f"cog.periodic takes the job as its second argument, not as {wrong}=…"
+                )
+        if callable(cron):
+            raise DeclarationError(
+                f"cog.periodic needs to know when: write @cog.periodic('@hourly'), or "
+                f"cog.periodic('@hourly', {getattr(cron, '__name__', 'job')})"
+            )
 
         def declared(function: Callable[..., Any]) -> Job[..., Any]:
             job = function if isinstance(function, Job) else self.job(function)

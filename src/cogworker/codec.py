@@ -342,8 +342,15 @@ class _Parameter:
         if self.obstacle:
             return f"mend the annotation {self}, now ignored ({self.obstacle}), or "
         if below or self.decoder is not None or type(leaf) is dict:
-            return f"say so in the annotation of the parameter `{self.name}`, or "
-        return f"annotate the parameter `{self.name}: {type(leaf).__name__}`, or "
+            return f"say so in the annotation of {self._called}, or "
+        kind = type(leaf).__name__
+        if self.name == "return":
+            return f"annotate the function with `-> {kind}`, or "
+        return f"annotate the parameter `{self.name}: {kind}`, or "
+
+    @property
+    def _called(self) -> str:
+        return "what is returned" if self.name == "return" else f"the parameter `{self.name}`"
 
     def __str__(self) -> str:
         return f"`{self.name}: {self.annotated}`"

@@ -317,10 +317,10 @@ class Retry(JobControl):
 class Discard(JobControl):
     """The job is over: it neither succeeded nor failed, and is counted as discarded.
 
-    ``reason`` is logged.
+    ``reason`` is logged, and told in its status.
     """
 
-    def __init__(self, reason: str) -> None:
+    def __init__(self, reason: str = "the job asked to be dropped") -> None:
         self.reason = reason
         super().__init__(reason)
 

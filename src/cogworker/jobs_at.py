@@ -183,6 +183,10 @@ class JobsAt:
 
     def _act(self, job: str | Entry, word: Word, decide: Callable[[Entry], Move]) -> Outcome:
         """Find a job and move it; look again when it is not where, or what, it was."""
+        if not isinstance(job, str | Entry):
+            raise CogworkerError(f"a job is named by its id, or by its entry, not by {job!r:.100}")
+        if isinstance(job, Entry) and job.place != self._place:
+            raise CogworkerError(f"the entry {job.jid} is not one of {self._called}")
         jid = job if isinstance(job, str) else job.jid
         entry = self.find(jid) if isinstance(job, str) else job
         came = Outcome("gone")

@@ -168,6 +168,11 @@ class Chain(Generic[M]):
     ) -> None:
         if not callable(middleware) or inspect.iscoroutinefunction(middleware):
             raise DeclarationError(f"a middleware is a plain function, not {middleware!r:.100}")
+        if inspect.isgeneratorfunction(middleware) or inspect.isasyncgenfunction(middleware):
+            raise DeclarationError(
+                f"{name_of(middleware)} is a generator function; put @contextmanager above it, or "
+                f"@asynccontextmanager, below the line that adds it"
+            )
         others = self._without(middleware)
         at = place(others)
         entry = Entry(middleware, args, kwargs)

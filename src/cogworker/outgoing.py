@@ -96,6 +96,8 @@ def _problem_of_call(job: OutgoingJob, answer: OutgoingJob) -> str | None:
         return f"has set args={answer.args!r:.50} and kwargs={answer.kwargs!r:.50}"
     if not all(each is None or clock.is_seconds(each) for each in (answer.at, answer.delay_s)):
         return f"has set at={answer.at!r}, delay_s={answer.delay_s!r}; each is seconds or None"
+    if answer.delay_s is not None and answer.delay_s < 0:
+        return f"has set delay_s={answer.delay_s!r}; it is 0 or more"
     if answer.at is not None and answer.delay_s is not None:
         return "may set at or delay_s, not both"
     return None

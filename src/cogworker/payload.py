@@ -69,14 +69,18 @@ def parse(payload: bytes) -> Envelope:
 
 def destination(payload: bytes) -> tuple[Envelope, str]:
     """A waiting job, and the queue it goes to. Raises InvalidPayload when it can't be read."""
-    job = parse(payload)
+    return parse(payload), queue_of(payload)
+
+
+def queue_of(payload: bytes) -> str:
+    """The queue that a payload names. Raises InvalidPayload."""
     try:
         queue = msgspec.json.decode(_raw_objects.decode(payload)["queue"])
     except (KeyError, msgspec.MsgspecError, UnicodeError, RecursionError) as error:
         raise InvalidPayload("it names no queue") from error
     if not isinstance(queue, str) or not queue:
         raise InvalidPayload(f"its queue is {queue!r}, not a name")
-    return job, queue
+    return queue
 
 
 def amend(
@@ -86,9 +90,10 @@ def amend(
     missing: dict[str, Any] | None = None,
     drop: tuple[str, ...] = (),
 ) -> bytes:
-    """The payload with some keys changed, set where ``missing`` or null, or dropped.
+    """The payload with some keys changed, set where ``missing``, or dropped.
 
-    Raises InvalidPayload when some part, even one that nobody asked for, can't be read.
+    What is null is missing, and so is what is no text where one belongs. Raises InvalidPayload when
+    some part, even one that nobody asked for, can't be read.
     """
     try:
         fields: dict[str, Any] = _raw_objects.decode(payload)
@@ -97,10 +102,14 @@ def amend(
     for key in drop:
         fields.pop(key, None)
     for key, value in (missing or {}).items():
-        if fields.get(key, _NULL) == _NULL:
+        if _is_missing(bytes(fields.get(key, _NULL)), value):
             fields[key] = value
     fields.update(changes)
     return encode(fields)
+
+
+def _is_missing(raw: bytes, value: Any) -> bool:
+    return raw == b"null" or (isinstance(value, str) and (raw[:1] != b'"' or raw == b'""'))
 
 
 def wrap_unparseable(payload: bytes, queue: str | None, problem: Exception, now: float) -> bytes:

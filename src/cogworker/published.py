@@ -57,6 +57,7 @@ class _Told(msgspec.Struct):
     retry: bool | int
     args: msgspec.Raw
     kwargs: msgspec.Raw | None = None
+    expires_in: float | None = None
     fields: dict[str, Any] = msgspec.field(default_factory=dict)
 
 
@@ -202,4 +203,5 @@ def _draft(raw: bytes, by: str) -> Draft | None:
         None if told.kwargs is None else bytes(told.kwargs),
         fields,
         raises_duplicate=True,
+        expires_in_s=told.expires_in,
     )

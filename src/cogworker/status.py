@@ -22,6 +22,7 @@ from cogworker.errors import (
     JobCancelled,
     JobFailed,
     NoStatus,
+    RedisUnavailable,
     ResultNotKept,
     ResultTimeout,
 )
@@ -98,11 +99,18 @@ class Statuses:
     def wait(self, jid: str, timeout_s: float | None) -> JobStatus:
         """Wait until a job has ended. Raises NoStatus and ResultTimeout."""
         wait = _Wait(jid, timeout_s)
+        _not_on_an_event_loop()
         status = self.get(jid)
         if wait.goes_on(status):
             rung = threading.Event()
             with self._waiters.ringing(jid, rung.set):
-                while wait.goes_on(status := self.get(jid)):
+                while True:
+                    try:
+                        status = self.get(jid)
+                    except RedisUnavailable as error:
+                        status = wait.through_outage(status, error)
+                    if not wait.goes_on(status):
+                        break
                     rung.wait(wait.pause_s())
                     rung.clear()
         return wait.answer(status)
@@ -114,7 +122,13 @@ class Statuses:
         if wait.goes_on(status):
             rung = asyncio.Event()
             with self._waiters.ringing(jid, _from_afar(rung.set)):
-                while wait.goes_on(status := await self._alook(jid)):
+                while True:
+                    try:
+                        status = await self._alook(jid)
+                    except RedisUnavailable as error:
+                        status = wait.through_outage(status, error)
+                    if not wait.goes_on(status):
+                        break
                     with contextlib.suppress(TimeoutError):
                         await asyncio.wait_for(rung.wait(), wait.pause_s())
                     rung.clear()
@@ -170,6 +184,12 @@ class _Wait:
             return LOOK_AGAIN_S
         return min(LOOK_AGAIN_S, self._until - clock.monotonic())
 
+    def through_outage(self, last: JobStatus | None, error: RedisUnavailable) -> JobStatus | None:
+        """What was known before, as long as there is time to look again; raises ``error`` then."""
+        if self.pause_s() <= 0:
+            raise error
+        return last
+
     def answer(self, status: JobStatus | None) -> JobStatus:
         """The end, after the last look."""
         if status is None:
@@ -178,6 +198,18 @@ class _Wait:
             assert self._timeout_s is not None  # noqa: S101 - without it the wait goes on
             raise ResultTimeout(self._jid, status.name, status.state, self._timeout_s)
         return status
+
+
+def _not_on_an_event_loop() -> None:
+    """To wait there would stop all that the loop does, perhaps the very job that is waited for."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return
+    raise CogworkerError(
+        "result and wait_for would stop the event loop that runs here; "
+        "await aresult or await_for instead"
+    )
 
 
 def _from_afar(ring: Callable[[], None]) -> Callable[[], None]:

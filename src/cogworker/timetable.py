@@ -28,7 +28,7 @@ class PeriodicOptions(TypedDict, total=False):
     args: Sequence[Any]
     kwargs: Mapping[str, Any]
     queue: str | None
-    retry: bool | int | RetryPolicy | None
+    retry: bool | int | None
     unique: Literal["until_executed"] | None
     name: str
     catch_up: bool | None
@@ -103,6 +103,11 @@ class Timetable:
 
 def _plan(entry: Entry, job: Job[..., Any]) -> Planned:
     """Raises ValueError, which begins with what the entry is called."""
+    if isinstance(entry.retry, RetryPolicy):
+        raise ValueError(
+            f"{entry.label}: retry is True, False or a number here; a RetryPolicy belongs to the "
+            f"job's declaration, by which its retries go"
+        )
     try:
         changes: dict[str, Any] = {"queue": entry.queue, "retry": entry.retry}
         job = job.using(**{name: value for name, value in changes.items() if value is not None})
@@ -144,6 +149,7 @@ def _published(entry: Entry, draft: Draft) -> bytes:
         "unique": draft.fields.get("unique"),
         "name": entry.name or None,
         "catch_up": entry.catch_up,
+        "expires_in": draft.expires_in_s,
         "fields": dict(draft.fields),
     }
     return encode({key: value for key, value in told.items() if value is not None})

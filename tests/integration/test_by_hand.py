@@ -403,3 +403,16 @@ def test_deleting_while_going_through_a_set_misses_none(look, redis, keys):
         assert jobs.delete(entry).word == "deleted"
 
     assert len(jobs) == 0
+
+
+def test_an_entry_of_another_place_is_refused(app, look, job):
+    job.enqueue(1)
+    [entry] = look.jobs_in("default").each()
+
+    with pytest.raises(CogworkerError, match=rf"the entry {entry.jid} is not one of dead"):
+        look.jobs("dead").revive(entry)
+    with pytest.raises(CogworkerError, match=r"the entry .* is not one of the queue other"):
+        look.jobs_in("other").delete(entry)
+    with pytest.raises(CogworkerError, match="named by its id, or by its entry"):
+        look.jobs("dead").delete(None)
+    assert look.stats().enqueued == 1

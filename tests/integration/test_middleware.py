@@ -13,6 +13,7 @@ import pytest
 from cogworker import (
     BulkRefused,
     Cogworker,
+    DeclarationError,
     EnqueueError,
     InvalidArguments,
     InvalidPayload,
@@ -550,3 +551,22 @@ def test_junk_is_no_run(app, seen, redis, look):
 
     assert seen == []
     assert InvalidPayload.__name__ in look.dead()[0].payload["error_class"]
+
+
+def test_a_generator_function_is_refused_with_what_to_do(app):
+    def forgot(run):
+        yield
+
+    with pytest.raises(DeclarationError, match="put @contextmanager above it"):
+        app.middleware.server.add(forgot)
+
+
+def test_a_delay_below_zero_is_refused_and_takes_no_lock(app, dump):
+    @app.job(name="once", unique="until_executed")
+    def once():
+        pass
+
+    app.middleware.client.add(lambda job: replace(job, delay_s=-5))
+    with pytest.raises(EnqueueError, match="it is 0 or more"):
+        once.enqueue()
+    assert dump() == {}

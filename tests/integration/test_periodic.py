@@ -256,6 +256,21 @@ def test_an_entry_can_be_run_now_with_its_lock(app, clock, start, look, ran):
     assert look.run_periodic_now("yearly").jid
 
 
+def test_a_run_now_expires_as_the_job_says(app, clock, start, look, ran):
+    @app.periodic("@yearly", name="brief")
+    @app.job(name="brief", expires_in=60)
+    def brief():
+        pass
+
+    worker = start(app)
+    worker.tick()
+    look.run_periodic_now("brief")
+
+    fired_by_time, by_hand = (job["expires_at"] - job["enqueued_at"] for job in waiting(look))
+    assert fired_by_time == pytest.approx(60, abs=1)
+    assert by_hand == pytest.approx(60, abs=1)
+
+
 def test_an_inspector_needs_nothing_of_the_application(app, settings, clock, start, ran):
     app.periodic("0 3 * * *", app.jobs["note"], timezone="Europe/Berlin", args=[2**70], name="n")
     start(app).tick()

@@ -17,6 +17,7 @@ from cogworker import (
     JobCancelled,
     JobFailed,
     NoStatus,
+    RedisUnavailable,
     Reschedule,
     ResultNotKept,
     ResultTimeout,
@@ -198,6 +199,41 @@ class TestWaiting:
         assert again == [fine, failed]
         with pytest.raises(NoStatus):
             app.wait_for("nobody")
+
+    def test_on_an_event_loop_is_refused_since_it_would_stop_it(self, app):
+        @app.job(status=True)
+        def job(): ...
+
+        jid = job.enqueue()
+
+        async def waits():
+            with pytest.raises(CogworkerError, match="await aresult or await_for instead"):
+                app.result(jid, 1)
+
+        asyncio.run(waits())
+
+    def test_goes_on_through_an_outage_as_long_as_there_is_time(self, app, monkeypatch):
+        @app.job(status=True)
+        def job():
+            return 1
+
+        jid = job.enqueue()
+        answers = [app.status(jid), RedisUnavailable("away"), RedisUnavailable("away")]
+
+        def get(jid, plain=app._statuses.get):
+            answer = answers.pop(0) if answers else plain(jid)
+            if isinstance(answer, Exception):
+                raise answer
+            return answer
+
+        monkeypatch.setattr(app._statuses, "get", get)
+        monkeypatch.setattr("cogworker.status.LOOK_AGAIN_S", 0.02)
+        with app.worker():
+            assert app.result(jid, 10) == 1
+        assert answers == []
+        answers[:] = [RedisUnavailable("away")]
+        with pytest.raises(RedisUnavailable):  # the first look tells whether there is a server
+            app.result(jid, 10)
 
     def test_ends_within_milliseconds_of_the_job(self, app):
         @app.job(status=True)

@@ -186,6 +186,32 @@ class TestUntilExecuted:
         assert look.stats().enqueued == 0
         assert job.enqueue() != jid
 
+    def test_a_payload_that_is_pushed_twice_is_one_job(self, app, look, worker, locks):
+        declare(app, "until_executed")
+        payload = {"class": "job", "jid": "own", "unique": "until_executed", "lock": "l"}
+
+        assert app.push(payload) == "own"
+        assert app.push(payload) is None
+        assert look.stats().enqueued == 1
+        worker.work_off()
+        assert locks() == {}
+        assert app.push(payload) == "own"
+
+    def test_a_payload_that_names_no_queue_at_its_retry_has_its_lock_freed(
+        self, app, redis, look, worker, locks
+    ):
+        raw = (
+            b'{"class":"job","jid":"odd","args":[],"queue":7,"unique":"until_executed","lock":"l"'
+            b',"status":60}'
+        )
+        redis.zadd(app.client.keys.retry, {raw: 1})
+        redis.set(app.client.keys.lock("l"), "odd")
+        worker.promote()
+
+        assert locks() == {}
+        assert look.stats().dead == 1
+        assert app.status("odd").state == "failed"
+
     def test_a_dead_job_is_revived_only_without_another(self, app, look, worker, locks):
         job = declare(app, "until_executed", lambda: 1 / 0, retry=False)
         first = job.enqueue()
@@ -359,6 +385,26 @@ class TestWhileExecuting:
         assert worker.dispatcher.held == 0
         assert look.stats().enqueued == 1
         assert locks() == {}
+
+    def test_a_payload_that_has_waited_absurdly_often_waits_as_others_do(
+        self, app, job, redis, look
+    ):
+        job.enqueue("x")
+        first = InlineWorker(app, run_jobs=False)
+        first.beat()
+        first.turn()
+        first.turn()
+        for waits in ("1" + "0" * 15, "-5", '"x"', "1.5"):
+            lock = next(iter(look.locks())).name
+            raw = '{"class":"%s","jid":"odd%s","args":["x"],"unique":"while_executing","lock":"%s"'
+            raw = raw % (job.name, waits[:2].strip('"'), lock) + f',"lock_waits":{waits}}}'
+            redis.lpush(app.client.keys.queue("default"), raw)
+        worker = InlineWorker(app, run_jobs=False)
+        worker.beat()
+        for _ in range(4):
+            worker.turn()
+
+        assert (look.stats().scheduled, look.stats().in_flight) == (4, 1)
 
     @pytest.mark.parametrize("turns", [1, 2])
     def test_a_stop_gives_back_and_frees(self, app, job, look, locks, turns):

@@ -506,3 +506,34 @@ def test_an_entry_that_can_t_be_promoted_does_not_stand_before_the_others(app, l
 
     assert redis.zcard(keys.retry) == len(bad)
     assert "the server refused to promote a job, trying again in 60 s" in caplog.text
+
+
+def test_a_turn_that_can_t_be_digested_strands_no_job(app, look, monkeypatch, caplog):
+    """Whatever the fault: the worker lives, so nobody would rescue them."""
+    ran = []
+
+    @app.job(name="asked", unique="while_executing")
+    def asked():
+        ran.append("asked")
+
+    @app.job(name="plain")
+    def plain(number):
+        ran.append(number)
+
+    begin, faults = app.client.transitions.begin, [OverflowError("first"), OverflowError("second")]
+
+    def failing(*args, **kwargs):
+        if faults:
+            raise faults.pop()
+        return begin(*args, **kwargs)
+
+    monkeypatch.setattr(app.client.transitions, "begin", failing)
+    for number in range(5):
+        plain.enqueue(number)
+    asked.enqueue()
+    plain.enqueue(5)
+    with working(app):
+        settled(look, 7)
+
+    assert sorted(ran, key=str) == [0, 1, 2, 3, 4, 5, "asked"]
+    assert caplog.text.count("the dispatcher failed, and goes on") == 2

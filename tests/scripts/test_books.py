@@ -111,6 +111,12 @@ class TestRecord:
         assert dump() == {"status:j": {b"a": b"1", b"new": b"\xff\x00", b"d": b"0"}}
         assert 95 < redis.ttl(keys.status("j")) <= 100
 
+    def test_a_time_beyond_what_the_server_can_count_is_cut(self, settle, keys, redis):
+        moved = settle([record(keys.status("j"), {"a": 1}, 1e308)])
+
+        assert not moved.problems
+        assert redis.ttl(keys.status("j")) > 10**9
+
     def test_without_a_time_it_stays_as_long_as_it_would(self, settle, keys, redis, dump):
         settle([record(keys.status("j"), {"a": 1}, 0)])
         assert redis.ttl(keys.status("j")) == -1

@@ -53,6 +53,14 @@ def test_slots_are_numbers_and_no_texts(fire, dump):
     assert dump()["periodic:slots"] == {b"e": b"1000"}
 
 
+@pytest.mark.parametrize("odd", [b"0x7fffffffffffffff", b"1e300", b"nan", b"abc", b"", b"\xff"])
+def test_a_slot_that_is_no_number_is_overwritten(fire, redis, keys, dump, odd):
+    redis.hset(keys.periodic_slots, "e", odd)
+
+    assert fire(60) == Moved()
+    assert dump()["periodic:slots"] == {b"e": b"60"}
+
+
 def test_without_catching_up_the_first_slot_is_only_remembered(fire, dump):
     assert fire(60, catch_up=False).refused == [Refused(b"1", "advance", "seeded")]
     assert dump() == {"periodic:slots": {b"e": b"60"}}

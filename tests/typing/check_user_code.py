@@ -101,4 +101,4 @@ def decides(when: datetime) -> None:
 assert_type(decides.enqueue(datetime.now(UTC)), str | None)
 cog.on_death(5)  # type: ignore[type-var]
 Retry(5)  # type: ignore[call-arg]
-Discard()  # type: ignore[call-arg]
+Discard()

@@ -90,10 +90,30 @@ def test_an_entry_pushes_what_its_job_s_options_say(cog, report):
 
 
 def test_an_entry_may_have_another_queue_and_another_number_of_retries(cog, report):
-    cog.periodic("0 3 * * *", report, queue="cron", retry=RetryPolicy(1))
+    cog.periodic("0 3 * * *", report, queue="cron", retry=1)
 
     assert only(cog).draft[1:3] == ("cron", 1)
     assert report.queue == "slow"
+
+
+def test_an_entry_has_no_retry_policy_of_its_own(cog, report):
+    with pytest.raises(DeclarationError, match="RetryPolicy belongs to the job's declaration"):
+        cog.periodic("0 3 * * *", report, retry=RetryPolicy(1))
+
+
+@pytest.mark.parametrize(
+    "declare",
+    [
+        lambda cog, report: cog.periodic(report),
+        lambda cog, report: cog.periodic(report.function),
+        lambda cog, report: cog.periodic(report, every=5),
+        lambda cog, report: cog.periodic("* * * * *", job=report),
+        lambda cog, report: cog.periodic("* * * * *", func=report),
+    ],
+)
+def test_a_slip_does_not_go_unnoticed(cog, report, declare):
+    with pytest.raises(DeclarationError, match=r"cog\.periodic (needs to know when|takes the job)"):
+        declare(cog, report)
 
 
 def test_an_entry_with_until_executed_has_a_lock_of_its_own(cog, report):

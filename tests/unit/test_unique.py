@@ -17,10 +17,11 @@ TTL_S = 100.0
 WAIT_S = 7.0
 
 CLAIM, HOLD, LAST, FREE = "claimed", "held", "made to last", "freed"
+ANEW = "claimed, though its owner has it refused"
 
 TABLE = {
     # kind               until_executed  until_executing  while_executing
-    Kind.PUSHED:         (CLAIM,         CLAIM,           None),
+    Kind.PUSHED:         (ANEW,          ANEW,            None),
     Kind.QUEUED:         (HOLD,          HOLD,            FREE),
     Kind.REVIVED:        (CLAIM,         CLAIM,           None),
     Kind.BEGUN:          (None,          FREE,            CLAIM),
@@ -54,6 +55,7 @@ class TestEffects:
         expected = {
             None: [],
             CLAIM: [claim(key, "j1", TTL_S + WAIT_S)],
+            ANEW: [claim(key, "j1", TTL_S + WAIT_S, anew=True)],
             HOLD: [hold(key, "j1", TTL_S + WAIT_S)],
             LAST: [hold(key, "j1", TTL_S + WAIT_S, take=False)],
             FREE: [release(key, "j1")],

@@ -61,7 +61,7 @@ def record(
     key: str, fields: Mapping[str, Word], ttl_s: float, *, drop: Sequence[str] = ()
 ) -> Effect:
     """Write fields of a hash, and drop others; ``ttl_s`` 0: it stays until it is forgotten."""
-    words: tuple[Word, ...] = (ceil(ttl_s), len(drop), *drop, len(fields), *fields)
+    words: tuple[Word, ...] = (_expiry(ttl_s), len(drop), *drop, len(fields), *fields)
     return Effect(Verb("record", None, words, 1 + len(fields), True), (key, *fields.values()))
 
 
@@ -83,9 +83,12 @@ def forget(key: str) -> Effect:
 # Locks. A lock's owner is a job id.
 
 
-def claim(key: str, owner: str, ttl_s: float) -> Effect:
-    """A condition: the job is not moved while somebody else has the lock, else it is taken."""
-    return Effect(Verb("claim", None, (_expiry(ttl_s),), 2, True), (key, owner))
+def claim(key: str, owner: str, ttl_s: float, *, anew: bool = False) -> Effect:
+    """A condition: the job is not moved while somebody else has the lock, else it is taken.
+
+    ``anew``: nor while the owner has it, since then there is a job of that id already.
+    """
+    return Effect(Verb("claim", None, (_expiry(ttl_s), int(anew)), 2, True), (key, owner))
 
 
 def hold(key: str, owner: str, ttl_s: float, *, take: bool = True) -> Effect:

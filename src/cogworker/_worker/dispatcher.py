@@ -15,7 +15,7 @@ import logging
 import random
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from cogworker import clock
@@ -98,6 +98,8 @@ class Dispatcher:
         self._held: dict[bytes, Delivery] = {}
         self._number = 0
         self._command: Command[Turned | Stale] | None = None
+        self._taken: Sequence[bytes] = ()
+        """What is being digested, by tag."""
         self._unstarted: deque[Delivery] = deque()
         self._closed = False
         self._wanted = 0
@@ -185,8 +187,9 @@ class Dispatcher:
                 pause_s = min(2 * pause_s, 1.0)
             except Exception:
                 logger.exception("the dispatcher failed, and goes on")
-                if self._command is None:  # it failed while it made a turn
+                if self._command is None:  # it failed while it made a turn, or digested one
                     self.settlements.send_again()
+                    self._give_back_stranded()
                 self._rest(1.0)
             else:
                 pause_s = 0.05
@@ -270,8 +273,18 @@ class Dispatcher:
             at_most_once=self._told_basic,
         )
 
+    def _give_back_stranded(self) -> None:
+        """What was taken, and is neither to be run nor settled, would be held for ever."""
+        known = self.slots.tags() | self.settlements.tags() | self._gate.tags()
+        for tag in {*self._held, *self._taken} - known:
+            if tag in self._held:
+                self.settlements.add([self._performer.not_run(self._held[tag])])
+            else:
+                self.settlements.give_back_unread(tag)
+
     def _digest_taken(self, turned: Turned) -> None:
         now = clock.monotonic()
+        self._taken = [taken.tag for taken in turned.taken]
         if self._wanted:
             self._note_paused(frozenset(turned.paused))
         begun, refused = self._gate.answered(turned.moved)
@@ -292,7 +305,9 @@ class Dispatcher:
             return
         free, asked = self._gate.enter(deliveries)
         self.settlements.add(asked)
-        for delivery in self.slots.offer([*begun, *free], sparing=self._ahead > 0):
+        starting = self.slots.offer([*begun, *free], sparing=self._ahead > 0)
+        self._taken = ()
+        for delivery in starting:
             self._start(delivery)
 
     def _note_paused(self, paused: frozenset[str]) -> None:

@@ -21,6 +21,8 @@ logger = logging.getLogger("cogworker.worker")
 
 LONGEST_WAIT_S = 10.0
 """Between two tries: a lock may be free for that long before the next job gets it."""
+MOST_WAITS = 30
+"""Whoever wrote the payload: more doublings than that make no difference."""
 
 
 class Gate:
@@ -34,6 +36,10 @@ class Gate:
     def __len__(self) -> int:
         return len(self._waiting)
 
+    def tags(self) -> set[bytes]:
+        """The deliveries that wait."""
+        return set(self._waiting)
+
     def enter(self, deliveries: Iterable[Delivery]) -> tuple[list[Delivery], list[Move]]:
         """Those that need not wait; and what the next turn must ask for the others."""
         free: list[Delivery] = []
@@ -41,10 +47,10 @@ class Gate:
         for each in deliveries:
             if asks_before(each.envelope):
                 each.admitted = False
-                self._waiting[each.tag] = each
                 asked.append(
                     self._transitions.begin(self._worker, each.tag, each.envelope, each.queue)
                 )
+                self._waiting[each.tag] = each  # last: what was not asked about must not begin
             else:
                 free.append(each)
         return free, asked
@@ -69,6 +75,7 @@ class Gate:
     def _postpone(self, delivery: Delivery, holder: str) -> Move:
         job = delivery.envelope
         waits = job.lock_waits if type(job.lock_waits) is int else 0
+        waits = max(0, min(waits, MOST_WAITS))
         delay_s = min(2.0**waits, LONGEST_WAIT_S) * random.uniform(0.75, 1.0)  # noqa: S311
         logger.info(
             "not begun, its like is running: %s holder=%s again_in_s=%.1f",
@@ -79,7 +86,7 @@ class Gate:
         try:
             kept = payload.amend(
                 delivery.payload,
-                {"lock_waits": min(waits + 1, 1000)},
+                {"lock_waits": waits + 1},
                 missing={"queue": delivery.queue},
             )
         except InvalidPayload as problem:

@@ -9,11 +9,11 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import cast
 
 from cogworker import clock, payload
-from cogworker._engine.moves import in_order
+from cogworker._engine.moves import Waiting, in_order
 from cogworker._engine.places import InFlight, Place, Queue, Trimmed
 from cogworker._engine.plan import KEEP, Move, merged
 from cogworker._engine.quarantine import is_wrong_type
-from cogworker._engine.replies import Moved
+from cogworker._engine.replies import Moved, queue_of
 from cogworker._kinds import printable
 from cogworker._worker.deaths import Deaths
 from cogworker._worker.delivery import Delivery
@@ -85,6 +85,11 @@ class Settlements:
             for each in deliveries
         ]
         self._pending += self._transitions.back(self._worker, back)
+
+    def give_back_unread(self, tag: bytes) -> None:
+        """A delivery that nobody could do anything with goes back as it is."""
+        waiting = Waiting(tag, KEEP, queue_of(tag))
+        self._pending += self._transitions.back(self._worker, [waiting])
 
     def _done(self, delivery: Delivery) -> Move:
         return self._transitions.done(

@@ -71,6 +71,12 @@ class Slots:
         with self._lock:
             return [*self._running.values(), *self._ready]
 
+    def tags(self) -> set[bytes]:
+        """All that it knows of: what runs, is ready, or has finished and was not collected."""
+        with self._lock:
+            ready = (delivery.tag for delivery in self._ready)
+            return {*self._running, *ready, *(each.tag for each, _ in self._finished)}
+
     def offer(self, deliveries: Sequence[Delivery], *, sparing: bool) -> list[Delivery]:
         """Add deliveries; answers with those that must be started now, in free slots.
 

@@ -61,7 +61,7 @@ class Unique:
             return ()
         key, ttl_s = self.lock_of(job, event.queue), self._ttl_s + event.wait_s
         if kind in rules.claimed:
-            return (claim(key, job.jid, ttl_s),)
+            return (claim(key, job.jid, ttl_s, anew=kind is Kind.PUSHED),)
         if kind in rules.held:
             return (hold(key, job.jid, ttl_s),)
         if kind in rules.lasts:

@@ -74,8 +74,10 @@ class Poller(Loop):
         valid: list[Waiting] = []
         invalid: list[Move] = []
         for entry in entries:
+            job = payload.NOT_A_JOB
             try:
-                job, queue = payload.destination(entry)
+                job = payload.parse(entry)
+                queue = payload.queue_of(entry)
                 stamped = payload.amend(entry, {"enqueued_at": now})
                 valid.append(self._transitions.waiting(entry, stamped, job, queue))
             except InvalidPayload as error:
@@ -85,7 +87,9 @@ class Poller(Loop):
                     error,
                     payload.excerpt(entry),
                 )
-                invalid.append(self._transitions.bury_unreadable(source, entry, entry, error, None))
+                invalid.append(
+                    self._transitions.bury_unreadable(source, entry, entry, error, None, job)
+                )
         return [*self._moves.promote(source, valid), *invalid]
 
     def _postpone(self, moved: Moved, due: Due) -> None:

@@ -1,7 +1,8 @@
 -- @include verbs
 -- The verbs that decide whether a job may be moved, and those that keep a lock with its job.
 --   verb     shared           own                does
---   claim    <ttl>            <key> <owner>      takes a lock; refused: who holds it
+--   claim    <ttl> <anew>     <key> <owner>      takes a lock; refused: who holds it, with anew 1
+--                                                the owner, too
 --   hold     <ttl> <take>     <key> <owner>      has the owner's lock last; with take 1 it
 --                                                takes a free one, too
 --   release                   <key> <owner>      frees the owner's lock
@@ -19,14 +20,14 @@ local function key_and_owner() return {key(), text()} end
 
 definitions[#definitions + 1] = function()
   verbs.claim = {
-    shared = number,
+    shared = function() return {number(), number()} end,
     own = key_and_owner,
-    check = function(ttl, own)
+    check = function(shared, own)
       local name, owner = own[1], own[2]
       local holder = holder_of(name)
       if holder == nil then return end -- a damaged lock locks nothing
-      if holder and holder ~= owner then return holder end
-      redis.call('SET', name, owner, 'EX', ttl)
+      if holder and (holder ~= owner or shared[2] == 1) then return holder end
+      redis.call('SET', name, owner, 'EX', shared[1])
       if not holder then return nil, function() redis.call('DEL', name) end end
     end,
   }
@@ -64,7 +65,7 @@ definitions[#definitions + 1] = function()
       local name, field, to = shared[1], own[1], own[2]
       local last = try('HGET', name, field)
       if last == nil then return 'damaged' end -- whoever can't tell what has run runs nothing
-      if last and (tonumber(last) or 0) >= tonumber(to) then return last end
+      if last and tonumber(string.match(last, '^%d+$') or 0) >= tonumber(to) then return last end
       redis.call('HSET', name, field, to)
       if not last and shared[2] == 1 then return 'seeded' end
       return nil, function()
