@@ -165,7 +165,16 @@ def tags(job: Envelope) -> tuple[str, ...]:
 
 def label(envelope: Envelope) -> str:
     """A job's name and id for a log line, escaped."""
-    return f"jid={envelope.jid} job={envelope.class_}".encode("unicode_escape").decode()
+    return one_line(f"jid={envelope.jid} job={envelope.class_}")
+
+
+def one_line(text: str) -> str:
+    """A text for a log line: what can't be seen, as a line's end or half a character, escaped."""
+    if text.isprintable():
+        return text
+    return "".join(
+        each if each.isprintable() else each.encode("unicode_escape").decode() for each in text
+    )
 
 
 def excerpt(payload: bytes) -> str:

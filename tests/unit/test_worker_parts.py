@@ -27,7 +27,7 @@ from cogworker._worker.slots import Slots
 from cogworker._worker.watch import Watch
 from cogworker._worker.wear import Wear
 from cogworker.config import Config
-from cogworker.payload import Envelope, parse
+from cogworker.payload import Envelope, one_line, parse
 
 from support.processes import eventually
 
@@ -627,3 +627,15 @@ def test_signals_are_given_back_after_a_run():
     assert signal.getsignal(signal.SIGTERM) == before
     assert signal.set_wakeup_fd(-1) == -1
     requests.put("stop")  # harmless
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("größe … C:\\temp \\d+ 🎉", "größe … C:\\temp \\d+ 🎉"),
+        ("two\nlines\t\x1b[31m", "two\\nlines\\t\\x1b[31m"),
+        ("half \ud800, \u2028 and \u202e", "half \\ud800, \\u2028 and \\u202e"),
+    ],
+)
+def test_a_log_line_stays_one_and_can_be_read(text, shown):
+    assert one_line(text) == shown

@@ -82,7 +82,7 @@ class Endings:
         logger.info(
             "discarded by itself: %s reason=%s",
             payload.label(delivery.envelope),
-            _escaped(failure.message_of(control)),
+            payload.one_line(failure.message_of(control)),
         )
         return self._transitions.discard(
             *(self._worker, delivery.tag, delivery.envelope, delivery.queue, delivery.run()),
@@ -233,12 +233,8 @@ def _log_failure(delivery: Delivery, attempt: int, error: Mapping[str, Any], out
             payload.label(delivery.envelope),
             attempt,
             error["error_class"],
-            _escaped(error["error_message"][:500]),
+            payload.one_line(error["error_message"][:500]),
             backtrace,
         )
     except Exception:  # a log line must not decide what becomes of a job
         logger.exception("can't log a failure: tag=%s", delivery.tag)
-
-
-def _escaped(text: str) -> str:
-    return text.encode("unicode_escape").decode()

@@ -80,7 +80,7 @@ class Gate:
         logger.info(
             "not begun, its like is running: %s holder=%s again_in_s=%.1f",
             payload.label(job),
-            holder.encode("unicode_escape").decode(),
+            payload.one_line(holder),
             delay_s,
         )
         try:

@@ -28,7 +28,7 @@ def keep(delivery: Delivery, value: Any) -> None:
         logger.warning(
             "the result is not kept: %s problem=%s",
             payload.label(delivery.envelope),
-            problem[:500].encode("unicode_escape").decode(),
+            payload.one_line(problem[:500]),
         )
 
 
