@@ -18,7 +18,7 @@ from cogworker.errors import DeclarationError, EnqueueError
 from cogworker.hooks import DeathHook, ErrorHook, Hook, declared
 from cogworker.job import Job, declare
 from cogworker.middleware import Middleware
-from cogworker.options import JobOptions, check_tags
+from cogworker.options import JobOptions, check_fields
 from cogworker.outgoing import outgoing, payload_fields, send_through
 from cogworker.payload import new_jid
 from cogworker.status import JobStatus, Statuses
@@ -270,6 +270,7 @@ class Cogworker:
             fields, delay_s = self._through_middleware(fields)
             if not fields:
                 return None
+            _check_fields(name, fields)
         at = fields.get("at")
         try:
             check_queue_name(fields["queue"])
@@ -324,13 +325,12 @@ def _check_fields(name: str, fields: Mapping[Any, Any]) -> None:
             raise EnqueueError(f"{name}: {key!r} must be {shown}, not {fields[key]!r:.100}")
     if not fields["jid"]:
         raise EnqueueError(f"{name}: 'jid' must not be empty; leave it out to get one")
-    for key in ("at", "expires_at"):
-        if fields.get(key) is not None and not clock.is_seconds(fields[key]):
-            raise EnqueueError(
-                f"{name}: {key!r} must be a time in epoch seconds, not {fields[key]!r:.100}"
-            )
+    if fields.get("at") is not None and not clock.is_seconds(fields["at"]):
+        raise EnqueueError(
+            f"{name}: 'at' must be a time in epoch seconds, not {fields['at']!r:.100}"
+        )
     try:
-        check_tags(fields.get("tags", ()))
+        check_fields(fields)
     except ValueError as error:
         raise EnqueueError(f"{name}: {error}") from None
 

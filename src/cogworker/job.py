@@ -185,6 +185,10 @@ class Job(Generic[P, R]):
         job = send_through(entries, asked)
         if job is None:
             return None
+        try:
+            options.check_fields(job.fields)
+        except ValueError as error:
+            raise EnqueueError(f"{self.name}: after its client middlewares: {error}") from None
         chosen = self if job.queue == self.options.queue else self.using(queue=job.queue)
         draft = chosen._draft(
             tuple(job.args), dict(job.kwargs), job.at, job.delay_s, is_through=True

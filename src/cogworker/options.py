@@ -4,7 +4,7 @@
 """
 
 import difflib
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from datetime import timedelta
 from typing import Any, Literal, TypedDict
@@ -137,6 +137,23 @@ def declared(job: str, given: dict[str, Any]) -> Options:
 def changed(job: str, options: Options, given: dict[str, Any]) -> Options:
     """Options of which some are changed. Raises DeclarationError."""
     return _made(job, lambda: replace(options, **given), given)
+
+
+def check_fields(fields: Mapping[str, Any]) -> None:
+    """What options have put into a payload, or others in their place. Raises ValueError."""
+    if "tags" in fields:
+        check_tags(fields["tags"])
+    given = {name: value for name, value in fields.items() if value is not None}
+    if "unique" in given:
+        _check_choice("unique", given["unique"], (None, *MODES))
+    if "history" in given:
+        _check_choice("history", given["history"], (None, True, False))
+    if "status" in given:
+        _check_status(given["status"])
+    if not clock.is_seconds(given.get("expires_at", 0)):
+        raise ValueError(
+            f"'expires_at' must be a time in epoch seconds, not {given['expires_at']!r:.100}"
+        )
 
 
 def check_tags(tags: object) -> None:

@@ -570,3 +570,25 @@ def test_a_delay_below_zero_is_refused_and_takes_no_lock(app, dump):
     with pytest.raises(EnqueueError, match="it is 0 or more"):
         once.enqueue()
     assert dump() == {}
+
+
+@pytest.mark.parametrize(
+    ("fields", "problem"),
+    [
+        ({"tags": "text"}, "tags must be a list"),
+        ({"expires_at": "soon"}, "'expires_at' must be a time in epoch seconds"),
+        ({"unique": "bogus"}, "unique must be one of"),
+        ({"status": "yes"}, "status must be True, False, or a number"),
+        ({"history": "x"}, "history must be one of"),
+    ],
+)
+def test_what_options_say_must_be_right_whoever_says_it(app, note, dump, fields, problem):
+    payload = {"class": "note", "args": [], "queue": "q"}
+    with pytest.raises(EnqueueError, match=problem):
+        app.push({**payload, **fields})
+
+    app.middleware.client.add(lambda job: job.with_fields(**fields))
+    for enqueue in (lambda: note.enqueue(), lambda: app.push(payload)):
+        with pytest.raises(EnqueueError, match=problem):
+            enqueue()
+    assert dump() == {}

@@ -1,6 +1,7 @@
 """Status, progress and results, with a real worker."""
 
 import asyncio
+import json
 import statistics
 import threading
 import time
@@ -543,9 +544,12 @@ class TestLife:
         assert app.status(jid).state == "queued"
 
     def test_garbage_from_other_software_is_no_status(self, app, redis):
-        for garbage in ("yes", -1, [], {"a": 1}, 1e300):
-            jid = app.push({"class": "x", "status": garbage})
-            assert app.status(jid) is None
+        worker = InlineWorker(app)
+        for number, garbage in enumerate(("yes", -1, [], {"a": 1}, 1e300)):
+            payload = {"class": "x", "jid": str(number), "args": [], "status": garbage}
+            redis.lpush(app.client.keys.queue("default"), json.dumps(payload))
+            worker.work_off()
+            assert app.status(str(number)) is None
         assert app.status(app.push({"class": "x", "status": True})).state == "queued"
 
 
