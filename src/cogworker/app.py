@@ -199,26 +199,29 @@ class Cogworker:
         """Push a payload as it is; see ``push``."""
         return await self.client.apush(self._prepare(payload))
 
-    def status(self, jid: str) -> JobStatus | None:
-        """What is known of a job that was declared with ``status``; None when that is nothing."""
+    def status(self, jid: str | None) -> JobStatus | None:
+        """What is known of a job that was declared with ``status``; None when that is nothing.
+
+        What ``enqueue`` has answered will do, None as well.
+        """
         return self._statuses.get(jid)
 
-    async def astatus(self, jid: str) -> JobStatus | None:
+    async def astatus(self, jid: str | None) -> JobStatus | None:
         """What is known of a job; see ``status``."""
         return await self._statuses.aget(jid)
 
-    def wait_for(self, jid: str, timeout: float | None = None) -> JobStatus:
+    def wait_for(self, jid: str | None, timeout: float | None = None) -> JobStatus:
         """Wait until a job has ended, whatever has come of it; answers with its status.
 
         ``timeout`` is in seconds, by default without end. Raises ResultTimeout and NoStatus.
         """
         return self._statuses.wait(jid, timeout)
 
-    async def await_for(self, jid: str, timeout: float | None = None) -> JobStatus:
+    async def await_for(self, jid: str | None, timeout: float | None = None) -> JobStatus:
         """Wait until a job has ended; see ``wait_for``."""
         return await self._statuses.await_(jid, timeout)
 
-    def result(self, jid: str, timeout: float | None = None) -> Any:
+    def result(self, jid: str | None, timeout: float | None = None) -> Any:
         """Wait until a job has ended; answers with what it returned.
 
         It is of the type that the job's annotation says, if the job is declared here. ``timeout``
@@ -227,7 +230,7 @@ class Cogworker:
         """
         return self.wait_for(jid, timeout).outcome()
 
-    async def aresult(self, jid: str, timeout: float | None = None) -> Any:
+    async def aresult(self, jid: str | None, timeout: float | None = None) -> Any:
         """Wait until a job has ended; see ``result``."""
         return (await self.await_for(jid, timeout)).outcome()
 

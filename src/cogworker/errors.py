@@ -229,7 +229,7 @@ class InvalidProgress(CogworkerError):
 class NoResult(CogworkerError):
     """There is no result of a job. ``jid`` is its id, ``job`` its name, if that is known."""
 
-    def __init__(self, jid: str, job: str | None, problem: str) -> None:
+    def __init__(self, jid: str | None, job: str | None, problem: str) -> None:
         self.jid = jid
         self.job = job
         super().__init__(f"{job or 'job'} {jid} {problem}")
@@ -273,10 +273,15 @@ class ResultTimeout(NoResult, TimeoutError):
 
 
 class NoStatus(NoResult):
-    """There is no status of a job: it asked for none, it has expired, or there is no such job."""
+    """There is no status of a job: it asked for none, it has expired, or there is no such job.
 
-    def __init__(self, jid: str) -> None:
+    ``jid`` is None when there never was one: it was not enqueued.
+    """
+
+    def __init__(self, jid: str | None) -> None:
         problem = "has no status; declare it with status=True, or have the status kept for longer"
+        if jid is None:
+            problem = "is no job: it was not enqueued, as a duplicate or by a client middleware"
         super().__init__(jid, None, problem)
 
 

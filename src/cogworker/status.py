@@ -87,17 +87,23 @@ class Statuses:
             WeakKeyDictionary()
         )
 
-    def get(self, jid: str) -> JobStatus | None:
+    def get(self, jid: str | None) -> JobStatus | None:
         """The status of a job; None when there is none."""
+        if jid is None:
+            return None
         return self._read(jid, self._client.runner.run(look.status(self._client.keys, jid)))
 
-    async def aget(self, jid: str) -> JobStatus | None:
+    async def aget(self, jid: str | None) -> JobStatus | None:
         """The status of a job; None when there is none."""
+        if jid is None:
+            return None
         command = look.status(self._client.keys, jid)
         return self._read(jid, await self._client.async_runner.run(command))
 
-    def wait(self, jid: str, timeout_s: float | None) -> JobStatus:
+    def wait(self, jid: str | None, timeout_s: float | None) -> JobStatus:
         """Wait until a job has ended. Raises NoStatus and ResultTimeout."""
+        if jid is None:
+            raise NoStatus(None)
         wait = _Wait(jid, timeout_s)
         _not_on_an_event_loop()
         status = self.get(jid)
@@ -115,8 +121,10 @@ class Statuses:
                     rung.clear()
         return wait.answer(status)
 
-    async def await_(self, jid: str, timeout_s: float | None) -> JobStatus:
+    async def await_(self, jid: str | None, timeout_s: float | None) -> JobStatus:
         """Wait until a job has ended. Raises NoStatus and ResultTimeout."""
+        if jid is None:
+            raise NoStatus(None)
         wait = _Wait(jid, timeout_s)
         status = await self._alook(jid)
         if wait.goes_on(status):

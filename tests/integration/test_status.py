@@ -201,6 +201,16 @@ class TestWaiting:
         with pytest.raises(NoStatus):
             app.wait_for("nobody")
 
+    def test_for_what_was_not_enqueued_says_so(self, app):
+        @app.job(status=True, unique="until_executed")
+        def job(): ...
+
+        job.enqueue()
+        duplicate = job.enqueue()
+        assert app.status(duplicate) is None
+        with pytest.raises(NoStatus, match="it was not enqueued"):
+            app.result(duplicate)
+
     def test_on_an_event_loop_is_refused_since_it_would_stop_it(self, app):
         @app.job(status=True)
         def job(): ...

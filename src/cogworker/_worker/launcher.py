@@ -245,6 +245,8 @@ class Launcher:
             redacted(self._config.redis_url),
             "" if self.dispatcher.taking else " quiet=true",
         )
+        if not self._jobs:
+            logger.info("no job is declared here; import the modules that declare them")
         served = {name for name, _ in self._config.queues}
         for queue in sorted({job.queue for job in self._jobs.values()} - served):
             logger.info("jobs are declared for a queue that this worker does not take: %s", queue)
