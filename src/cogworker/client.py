@@ -282,16 +282,12 @@ class _Bulk:
                 prepared.duplicate(refused)
             except DuplicateJob as error:
                 self._refused[index] = error
-        if not moved.failed:
-            return
-        reasons = dict(moved.failed)
-        for index, prepared in self._sent:
-            reason = reasons.get(prepared.job.payload)
-            if reason is not None:
-                self._jids[index] = None
-                self._refused[index] = RedisRefused(
-                    f"{prepared.name}: the job was not enqueued: {reason}"
-                )
+        for number, reason in moved.failed:
+            index, prepared = self._sent[int(number) - 1]
+            self._jids[index] = None
+            self._refused[index] = RedisRefused(
+                f"{prepared.name}: the job was not enqueued: {reason}"
+            )
 
     def answer(self) -> list[str | None]:
         """The job ids, in order, None for duplicates. Raises BulkRefused when some were refused."""

@@ -19,6 +19,8 @@ logger = logging.getLogger("cogworker.retry")
 
 DEFAULT_MAX_RETRIES = 25
 LONG_DELAY_S = 365 * 86400
+MOST_DELAY_S = 100.0 * LONG_DELAY_S
+"""No job waits longer: a payload may say that it has failed 10**80 times."""
 
 DelayFunction = Callable[[int, BaseException], float]
 """From the number of the retry (1 is the first) and the error to seconds."""
@@ -63,8 +65,8 @@ class RetryPolicy:
 
     ``max_retries`` retries make ``max_retries + 1`` runs; then the job is dead. ``delay`` is a
     function from the retry's number and the error to seconds, or a sequence of seconds whose last
-    entry serves all later retries. No delay is longer than ``max_delay``, in seconds. ``jitter``, 0
-    to 1, is the part of a delay that is left to chance: with 0.2 it lasts between 80 and 100 % of
+    entry serves all later retries. No delay is longer than ``max_delay``, in seconds, nor than 100
+    years. ``jitter``, 0 to 1, is the part of a delay that is left to chance: with 0.2 it lasts between 80 and 100 % of
     what it would be.
 
     ``retry_on``, ``give_up_on`` and ``discard_on`` are exception classes, one or a sequence. A job
@@ -110,9 +112,8 @@ class RetryPolicy:
 
     def delay_before(self, retry: int, error: BaseException) -> float:
         """Seconds before retry number ``retry``; a function that fails gets the default delay."""
-        delay_s = self._plain_delay(retry, error)
-        if self.max_delay is not None:
-            delay_s = min(delay_s, float(self.max_delay))
+        most_s = MOST_DELAY_S if self.max_delay is None else float(self.max_delay)
+        delay_s = min(self._plain_delay(retry, error), most_s, MOST_DELAY_S)
         if self.jitter:  # downwards, or all that are cut to max_delay would come back together
             delay_s *= random.uniform(1 - self.jitter, 1)  # noqa: S311 - only spreads the load
         return delay_s
@@ -168,7 +169,7 @@ def asked_delay(
     if delay_s is None:
         return policy.delay_before(failures, error)
     _warn_of_long(failures, delay_s)
-    return delay_s
+    return min(delay_s, MOST_DELAY_S)
 
 
 def takes_run(retry_in: RetryIn) -> bool:
@@ -236,7 +237,7 @@ def _answer(ask: Callable[[], Any], retry: int, label: str) -> Verdict | None:
         return Verdict(Outcome.DISCARD)
     if _is_delay(answer):
         _warn_of_long(retry, answer)
-        return Verdict(Outcome.RETRY, float(answer))
+        return Verdict(Outcome.RETRY, min(float(answer), MOST_DELAY_S))
     logger.warning(
         'retry_in answered %s instead of seconds, 0 or more, "dead", "discard" or "default"; '
         "the policy decides: retry=%d %s",

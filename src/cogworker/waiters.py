@@ -49,10 +49,7 @@ class Waiters:
         with self._lock:
             self._rings.setdefault(jid, []).append(ring)
             if self._thread is None:
-                self._thread = threading.Thread(
-                    target=self._listen, name="cogworker-waiters", daemon=True
-                )
-                self._thread.start()
+                self._thread = self._start()
         try:
             yield
         finally:
@@ -61,6 +58,16 @@ class Waiters:
                 rings.remove(ring)
                 if not rings:
                     del self._rings[jid]
+
+    def _start(self) -> threading.Thread | None:
+        """Start to listen; None when the system gives no thread: who waits looks now and then."""
+        thread = threading.Thread(target=self._listen, name="cogworker-waiters", daemon=True)
+        try:
+            thread.start()  # it looks at what is written here only when it has the lock
+        except RuntimeError as error:
+            logger.warning("can't start a thread to hear of the ends of jobs: error=%s", error)
+            return None
+        return thread
 
     def _listen(self) -> None:
         runner = Runner(self._client.runner.connector, ONCE)

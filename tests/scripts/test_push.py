@@ -7,8 +7,8 @@ from cogworker._engine.moves import NewJob
 from cogworker._redis.keys import Keys
 from cogworker.client import MOST_JOBS_A_CALL
 
-RECORD = b"\x01\xa2j1\x90"
-"""Number, first job id and what was refused, in MessagePack."""
+RECORD = b"\x01\xa2j1\x90\x90"
+"""Number, first job id, what failed and what was refused, in MessagePack."""
 
 
 def now(payload, queue="mail"):
@@ -88,13 +88,27 @@ def test_a_queue_that_is_no_list_refuses_its_jobs_and_no_others(run, moves, keys
 
     moved = run(moves.push("lane", 1, "j1", [now(b"1"), now(b"x", "slow")]))
 
-    [(payload, error)] = moved.failed
-    assert payload == b"1"
+    [(number, error)] = moved.failed
+    assert number == b"1"
     assert "WRONGTYPE" in error
     after = dump()
     assert after["queue:slow"] == [b"x"]
     assert after["queue:mail"] == b"not a list"
-    assert "producer:lane" not in after, "what was not pushed may be pushed again"
+
+
+def test_a_push_that_failed_in_part_is_answered_again_and_adds_nothing(
+    run, moves, keys, redis, dump
+):
+    redis.set(keys.queue("mail"), "not a list")
+    push = moves.push("lane", 1, "j1", [now(b"1"), now(b"x", "slow"), now(b"2")])
+    first = run(push)
+    before = dump()
+
+    again = run(push)
+
+    assert dump() == before
+    assert again.failed == first.failed
+    assert [number for number, _ in again.failed] == [b"1", b"3"]
 
 
 def test_damaged_book_keeping_holds_up_no_job(run, moves, keys, redis, dump):

@@ -17,6 +17,16 @@ def held(run, moves, worker, redis, keys):
     return run(moves.turn(worker, 1, [], 2, ["a"])).taken
 
 
+@pytest.fixture
+def left(dump):
+    """What is in the database besides the answers to calls."""
+
+    def left():
+        return {key: held for key, held in dump().items() if not key.startswith("call:")}
+
+    return left
+
+
 def die(redis, keys, worker, silent_s):
     redis.delete(keys.presence(worker.worker))
     redis.zincrby(keys.workers, -silent_s, worker.worker)
@@ -71,7 +81,7 @@ def test_without_a_recorded_beat_presence_alone_decides(run, moves, worker, held
 
 
 def test_a_dead_worker_s_jobs_come_back_in_order_and_nothing_is_left_of_it(
-    run, moves, worker, held, redis, keys, dump
+    run, moves, worker, held, redis, keys, left
 ):
     redis.lpush(keys.queue("a"), "3")
     die(redis, keys, worker, 301)
@@ -81,7 +91,7 @@ def test_a_dead_worker_s_jobs_come_back_in_order_and_nothing_is_left_of_it(
     moved = run(moves.rescue(worker, 300, moves.give_back(worker, _back(held))))
 
     assert moved == Moved()
-    assert dump() == {
+    assert left() == {
         "queue:a": [b"3", b"2", b"1"],
         "queues": {b"a"},
         "wake:a": [b"1", b"1"],
@@ -111,22 +121,36 @@ def test_a_worker_that_still_holds_jobs_is_not_forgotten(run, moves, worker, hel
     assert [job.payload for job in run(moves.examine(worker, 300)).jobs] == [b"2"]
 
 
-def test_only_one_of_two_rescuers_moves_a_job(run, moves, worker, held, redis, keys, dump):
+def test_only_one_of_two_rescuers_moves_a_job(run, moves, worker, held, redis, keys, left):
     die(redis, keys, worker, 301)
-    rescue = moves.rescue(worker, 300, moves.give_back(worker, _back(held)))
-    run(rescue)
+    back = moves.give_back(worker, _back(held))
+    run(moves.rescue(worker, 300, back))
+    before = left()
+
+    assert list(run(moves.rescue(worker, 300, back)).lost) == [held[1].tag, held[0].tag]
+    assert left() == before
+
+
+def test_a_rescue_that_is_sent_again_answers_as_the_first_time(
+    run, moves, worker, held, redis, keys, dump
+):
+    die(redis, keys, worker, 301)
+    lost = moves.bury(worker, b"1.9.a", b"never held")
+    rescue = moves.rescue(worker, 300, [*moves.give_back(worker, _back(held)), lost])
+    first = run(rescue)
     before = dump()
 
-    assert list(run(rescue).lost) == [held[1].tag, held[0].tag]
+    assert first.lost == [b"1.9.a"]
+    assert run(rescue) == first
     assert dump() == before
 
 
-def test_a_worker_gives_back_what_is_in_its_own_name(run, moves, worker, held, dump):
+def test_a_worker_gives_back_what_is_in_its_own_name(run, moves, worker, held, left):
     assert run(moves.examine(worker, None)) == (False, list(held))
 
     run(moves.rescue(worker, None, moves.give_back(worker, _back(held))))
 
-    assert dump() == {"queue:a": [b"2", b"1"], "queues": {b"a"}, "wake:a": [b"1", b"1"]}
+    assert left() == {"queue:a": [b"2", b"1"], "queues": {b"a"}, "wake:a": [b"1", b"1"]}
 
 
 def test_a_late_settlement_of_a_rescued_job_is_lost(run, moves, worker, held, redis, keys, dump):

@@ -98,8 +98,8 @@ def test_a_claim_whose_job_can_t_be_pushed_is_taken_back(fire, redis, keys, dump
     redis.set(keys.queue("mail"), "not a list")
     before = dump()
 
-    [(payload, error)] = fire(120, lock=lock).failed
-    assert (payload, "WRONGTYPE" in error) == (b"e120", True)
+    [(number, error)] = fire(120, lock=lock).failed
+    assert (number, "WRONGTYPE" in error) == (b"1", True)
     assert dump() == before
 
 
@@ -155,7 +155,7 @@ def test_what_is_published_stays_and_is_forgotten(run, moves, slots, redis, keys
     }
     assert redis.ttl(keys.periodic_entries) == -1
 
-    run(moves.move([moves.note(slots.forget(["a"]))]))
+    run(moves.move([moves.note(slots.forget(pjid, b"5.000 w")) for pjid in ("a", "c")]))
 
     assert dump() == {
         "periodic:entries": {b"b": b"[]"},
@@ -163,3 +163,12 @@ def test_what_is_published_stays_and_is_forgotten(run, moves, slots, redis, keys
         "periodic:slots": {b"b": b"2"},
         "periodic:disabled": {b"a"},
     }
+
+
+def test_what_was_published_meanwhile_is_not_forgotten(run, moves, slots, dump):
+    run(moves.move([moves.note(slots.publish({"a": b"{}"}, 5.0, "w"))]))
+    before = dump()
+
+    run(moves.move([moves.note(slots.forget("a", b"4.000 w"))]))
+
+    assert dump() == before

@@ -2,7 +2,7 @@
 
 A feature returns effects and never writes to Redis during a job's life; the script that moves the
 job applies them in the same step, or not at all. What each verb does stands in
-``include/books.lua`` and ``include/conditions.lua``. Times are in seconds.
+``books.lua``, ``locks.lua`` and ``conditions.lua`` of ``_redis/lua/include``. Times are in seconds.
 """
 
 from collections.abc import Mapping, Sequence
@@ -115,6 +115,11 @@ def _expiry(ttl_s: float) -> int:
 def unless(key: str, member: str) -> Effect:
     """A condition: the job is not moved when the set has a member."""
     return Effect(Verb("unless", key, own=1), (member,))
+
+
+def same(key: str, field: str, value: bytes) -> Effect:
+    """A condition: the job is not moved unless a field of a hash has a value."""
+    return Effect(Verb("same", key, own=2), (field, value))
 
 
 def advance(key: str, field: str, to: int, *, seed: bool = False) -> Effect:

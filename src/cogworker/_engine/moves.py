@@ -88,16 +88,12 @@ class Moves:
         return move(Place.NOWHERE, Queue(job.queue), (job.payload,), (*effects, *job.effects))
 
     def note(self, effects: Effects) -> Move:
-        """What changes without a job."""
-        return move(Place.NOWHERE, Place.NOWHERE, (), effects)
+        """What changes without a job being moved, wherever it lies."""
+        return move(Place.NOWHERE, Place.SAME, (), effects)
 
     def stay(self, source: Source, ref: bytes, effects: Effects) -> Move:
         """What changes with a job that stays where it is, if it is still there."""
         return move(source, Place.SAME, (ref,), effects)
-
-    def alone(self, effects: Effects) -> Move:
-        """Effects without a job: for what is right wherever one lies by now."""
-        return move(Place.NOWHERE, Place.SAME, (), effects)
 
     # What a worker asks.
 
@@ -173,7 +169,7 @@ class Moves:
         answers as the first time.
         """
         plan = Plan(self.keys, (self.keys.queues,))
-        plan.args.append(plan.key(self.keys.call(secrets.token_hex(8))) if answer_again else 0)
+        plan.args.append(self._record(plan) if answer_again else 0)
         plan.moves(moves)
         return Command("move", scripts.MOVE, plan.keys, plan.args, replies.read_moved)
 
@@ -205,9 +201,14 @@ class Moves:
             *(keys.queues, keys.workers, keys.presence(name), keys.in_flight(name)),
             *(keys.orders(name), keys.order_bell(name)),
         )
-        plan = Plan(keys, fixed, (name, _threshold(threshold_s)))
+        plan = Plan(keys, fixed)
+        plan.args += (self._record(plan), name, _threshold(threshold_s))
         plan.moves(moves)
         return Command("rescue", scripts.RESCUE, plan.keys, plan.args, replies.read_rescued)
+
+    def _record(self, plan: Plan) -> int:
+        """A key for a call's answer, should it be sent again."""
+        return plan.key(self.keys.call(secrets.token_hex(8)))
 
     # What a producer asks.
 

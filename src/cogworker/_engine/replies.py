@@ -20,11 +20,7 @@ class Taken(NamedTuple):
 
 
 class Refused(NamedTuple):
-    """A job that a condition did not let go.
-
-    It is called by its ref; a new one by its number in the call, from 1. ``why`` is what the verb
-    tells: the holder of a lock, say.
-    """
+    """A job that a condition did not let go; ``why`` is what the verb tells: a lock's holder, say."""
 
     job: bytes
     verb: str
@@ -33,6 +29,8 @@ class Refused(NamedTuple):
 
 class Moved(NamedTuple):
     """What became of the jobs of a move; those not named here were moved.
+
+    A job is called by its ref; a new one by its number in the call, from 1.
 
     ``lost`` were no longer at their source, and nothing was done for them. ``failed`` could not
     be put down and are where they were, with the server's reason; ``refused`` are there because an
@@ -152,9 +150,8 @@ def read_pushed(reply: Raw) -> Moved | None:
     word = reply[0]
     if word == b"collision":
         return None
-    if word == b"repeated":
-        return read_moved(([], [], [], reply[1]))
-    return read_moved(([], reply[1], reply[2], reply[3]))
+    problems = [] if word == b"repeated" else reply[3]
+    return read_moved(([], reply[1], problems, reply[2]))
 
 
 def read_examined(reply: Raw) -> Held | None:

@@ -4,20 +4,25 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from cogworker._engine.replies import text
+from cogworker._redis import scripts
 from cogworker._redis.command import Command
 from cogworker._redis.keys import Keys
 
 
 class Noted(NamedTuple):
-    """A moment, epoch seconds, and what was noted with it: a worker, say, or a job's id."""
+    """A moment, epoch seconds, and what was noted with it: a worker, say, or a job's id.
+
+    ``raw`` is how it is written.
+    """
 
     at: float
     what: str
+    raw: bytes = b""
 
 
 def server_time() -> Command[float]:
-    """The server's clock, epoch seconds."""
-    return Command("time", None, ("TIME",), (), lambda reply: int(reply[0]) + int(reply[1]) / 1e6)
+    """The server's clock, epoch seconds; this host's when the server gives none."""
+    return Command("now", scripts.NOW, (), (), float)
 
 
 def entries(keys: Keys) -> Command[dict[str, bytes]]:
@@ -48,7 +53,7 @@ def _noted(reply: list[bytes]) -> Iterator[tuple[str, Noted]]:
     for pjid, note in _pairs(reply).items():
         at, _, what = text(note).partition(" ")
         try:
-            yield pjid, Noted(float(at), what)
+            yield pjid, Noted(float(at), what, note)
         except ValueError:  # what other software has written there tells nothing
             continue
 

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 
 from cogworker import clock
 from cogworker._engine import timetable
-from cogworker._engine.effects import Effects
+from cogworker._engine.plan import Move
 from cogworker._redis.runner import Runner
 from cogworker.client import Client
 from cogworker.errors import RedisRefused
@@ -24,7 +24,7 @@ logger = logging.getLogger("cogworker.worker")
 PUBLISH_EVERY_S = 60.0
 FORGET_EVERY_S = 3600.0
 KEPT_S = 90 * 86400.0
-MOST_FORGOTTEN = 500
+MOST_A_CALL = 500
 
 
 class Board:
@@ -46,8 +46,10 @@ class Board:
             return
         spread = random.uniform(0.75, 1.0)  # noqa: S311 - only spreads the load
         try:
-            told = {planned.pjid: planned.published for planned in entries}
-            self._write(self._slots.publish(told, now, self._worker))
+            for start in range(0, len(entries), MOST_A_CALL):
+                portion = entries[start : start + MOST_A_CALL]
+                told = {planned.pjid: planned.published for planned in portion}
+                self._write([self._moves.note(self._slots.publish(told, now, self._worker))])
             if clock.monotonic() >= self._forget_at:
                 self._forget(now)
                 self._forget_at = clock.monotonic() + FORGET_EVERY_S * spread
@@ -57,11 +59,12 @@ class Board:
 
     def _forget(self, now: float) -> None:
         seen = self._runner.run(timetable.seen(self._moves.keys))
-        old = [pjid for pjid, note in seen.items() if note.at < now - KEPT_S]
+        old = [(pjid, noted) for pjid, noted in seen.items() if noted.at < now - KEPT_S]
         if old:
-            self._write(self._slots.forget(old[:MOST_FORGOTTEN]))
+            forget = [self._slots.forget(pjid, noted.raw) for pjid, noted in old[:MOST_A_CALL]]
+            self._write([self._moves.note(effects) for effects in forget])
 
-    def _write(self, effects: Effects) -> None:
-        moved = self._runner.run(self._moves.move([self._moves.note(effects)]))
+    def _write(self, moves: Sequence[Move]) -> None:
+        moved = self._runner.run(self._moves.move(moves))
         for key, error in moved.problems:
             logger.warning("can't publish the periodic entries: key=%s error=%s", key, error)

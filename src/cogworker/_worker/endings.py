@@ -164,19 +164,23 @@ class Endings:
                 f"event=error {payload.label(delivery.envelope)}",
             )
 
-    def _bury(self, delivery: Delivery, kept: bytes, run: Run, error: BaseException) -> Move:
+    def _bury(
+        self,
+        delivery: Delivery,
+        kept: bytes,
+        run: Run,
+        error: BaseException,
+        reason: Mapping[str, Any] | None = None,
+    ) -> Move:
         envelope = delivery.envelope
         self._deaths.expect(delivery.tag, envelope.class_, envelope.jid, kept, error)
         return self._transitions.bury(
-            self._worker, delivery.tag, kept, envelope, delivery.queue, run
+            self._worker, delivery.tag, kept, envelope, delivery.queue, run, reason
         )
 
     def _bury_unreadable(self, delivery: Delivery, problem: InvalidPayload, run: Run) -> Move:
-        """It is no job that anybody could be told of."""
-        return self._transitions.bury_unreadable(
-            *(self._worker, delivery.tag, delivery.payload, problem, delivery.queue),
-            *(delivery.envelope, run),
-        )
+        kept = payload.wrap_unparseable(delivery.payload, delivery.queue, problem, clock.wall())
+        return self._bury(delivery, kept, run, problem, payload.described(problem))
 
 
 _OUTCOMES: Mapping[Outcome, Callable[[Verdict], str]] = {

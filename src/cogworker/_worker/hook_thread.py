@@ -5,6 +5,7 @@ worker's ``async`` jobs. Whatever a hook raises is logged and changes nothing. T
 with the first call, and at the worker's end it gets some time for what still waits.
 """
 
+import contextlib
 import inspect
 import logging
 import threading
@@ -48,7 +49,7 @@ class HookCall:
             self.error = error
         self.over.set()
         if self.error is not None:
-            logger.error("a hook failed: %s", self, exc_info=self.error)
+            _log("a hook failed: %s", self, exc_info=self.error)
 
 
 class HookThread:
@@ -72,7 +73,7 @@ class HookThread:
         call = HookCall(hook, arguments, about)
         with self._changed:
             if len(self._waiting) >= MOST_WAITING:
-                logger.error("too many hooks wait, left out: %s", call)
+                _log("too many hooks wait, left out: %s", call)
                 call.over.set()
                 return call
             self._waiting.append(call)
@@ -91,7 +92,7 @@ class HookThread:
                 self._changed.wait(left)
             self._ended = True
             if self._waiting or self._current is not None:
-                logger.error(
+                _log(
                     "hooks take too long for a stop: running=(%s) not_called=%d",
                     self._current,
                     len(self._waiting),
@@ -106,7 +107,7 @@ class HookThread:
         try:
             thread.start()
         except RuntimeError:  # the next call tries again
-            logger.exception("can't start a thread for hooks")
+            _log("can't start a thread for hooks", exc_info=True)
         else:
             self._thread = thread
 
@@ -124,6 +125,12 @@ class HookThread:
                 self._changed.wait()
             self._current = self._waiting.popleft()
             return self._current
+
+
+def _log(message: str, *args: object, exc_info: BaseException | bool | None = None) -> None:
+    """Log an error; a filter of the application that raises must not end the thread."""
+    with contextlib.suppress(BaseException):
+        logger.error(message, *args, exc_info=exc_info)
 
 
 async def _awaited(answer: Awaitable[Any]) -> BaseException | None:

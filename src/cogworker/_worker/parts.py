@@ -175,15 +175,10 @@ class Parts:
         return Ticker(
             *(self.outage, self.side, self._client, board),
             entries=lambda: [*timetable.declared(), *configured],
-            server_time=self._server_time,
+            server_time=lambda: self.side.run(server_time()),
             may_fire=lambda: self.rescuer.has_looked,
             on_damage=self.guard.alarm,
         )
-
-    def _server_time(self) -> float:
-        if self.side.connector.clockless:
-            return clock.wall()
-        return self.side.run(server_time())
 
     def _facts(self) -> dict[str, str]:
         return facts.presence_facts(

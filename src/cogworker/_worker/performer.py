@@ -200,8 +200,18 @@ class Performer:
         except BaseException:  # out of memory, say: the failure must not be lost
             if delivery.interrupted:
                 return self.not_run(delivery)
-            logger.exception("can't record a failure, moved to dead: tag=%s", delivery.tag)
-            return self._transitions.moves.bury(self._worker, delivery.tag, KEEP)
+            with contextlib.suppress(BaseException):
+                logger.exception("can't record a failure, moved to dead: tag=%s", delivery.tag)
+            return self._buried_as_it_is(delivery, error)
+
+    def _buried_as_it_is(self, delivery: Delivery, error: BaseException) -> Move:
+        """The last resort: dead with the payload that it has, and nothing else if need be."""
+        worker, tag = self._worker, delivery.tag
+        try:
+            run = delivery.run(failure.describe(error))
+            return self._transitions.bury(worker, tag, KEEP, delivery.envelope, delivery.queue, run)
+        except BaseException:
+            return self._transitions.moves.bury(worker, tag, KEEP)
 
 
 def _call(call: Call) -> Any:

@@ -9,6 +9,7 @@ import logging
 from typing import Any
 
 from cogworker import payload
+from cogworker._worker import failure
 from cogworker._worker.delivery import Delivery
 from cogworker.errors import InvalidArguments
 
@@ -39,6 +40,8 @@ def _encode(delivery: Delivery, value: Any) -> str:
         encoded = delivery.job.codec.encode_result(value)
     except InvalidArguments as error:
         return f"{error.path} {error.problem}"
+    except Exception as error:  # the value's own code, which may do anything
+        return f"the result can't be written down: {failure.message_of(error)}"
     if len(encoded) > MOST_RESULT_BYTES:
         return (
             f"the result has {len(encoded):,} bytes, over the limit of {MOST_RESULT_BYTES:,}; "

@@ -125,7 +125,7 @@ class Settlements:
         self._sent = ()
         for tag in moved.lost:
             delivery = held.get(tag)
-            if tag not in ended and delivery is not None and delivery.begun:
+            if tag not in ended and delivery is not None and delivery.admitted:
                 delivery.stop_telling()  # its end is still to come, and will be lost, too
             else:
                 _log_lost(tag, held.pop(tag, None))

@@ -5,9 +5,9 @@ and one that was decided before is decided once. After it comes the job's own lo
 when that is held, the time slot stays decided: it is skipped.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
-from cogworker._engine.effects import Effects, advance, record, unless
+from cogworker._engine.effects import Effects, advance, record, same, unless
 from cogworker._redis.keys import Keys
 
 
@@ -44,13 +44,17 @@ class Slots:
             record(self._keys.periodic_seen, dict.fromkeys(entries, seen), 0),
         )
 
-    def forget(self, pjids: Sequence[str]) -> Effects:
-        """What is kept of entries is dropped, but for who has disabled them."""
+    def forget(self, pjid: str, seen: bytes) -> Effects:
+        """What is kept of an entry is dropped, but for who has disabled it.
+
+        Not when a worker has published it since it was ``seen`` last.
+        """
         keys = self._keys
-        return [
-            record(key, {}, 0, drop=pjids)
-            for key in (
-                *(keys.periodic_entries, keys.periodic_seen),
-                *(keys.periodic_slots, keys.periodic_runs, keys.periodic_skips),
-            )
-        ]
+        everywhere = (
+            *(keys.periodic_entries, keys.periodic_seen),
+            *(keys.periodic_slots, keys.periodic_runs, keys.periodic_skips),
+        )
+        return (
+            same(keys.periodic_seen, pjid, seen),
+            *(record(key, {}, 0, drop=(pjid,)) for key in everywhere),
+        )

@@ -102,7 +102,7 @@ class Transitions:
     def keep_waiting(self, job: Envelope, queue: str) -> Move | None:
         """A job has been seen waiting, for long already; None when that changes nothing."""
         effects = self._effects(Kind.WAITING, job, queue)
-        return self.moves.alone(effects) if effects else None
+        return self.moves.note(effects) if effects else None
 
     def waiting(
         self, ref: bytes, payload: bytes, job: Envelope, queue: str, run: Run | None = None

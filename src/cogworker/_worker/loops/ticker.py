@@ -88,9 +88,9 @@ class Ticker(Loop):
 
     def pause(self, paused: bool) -> None:
         """Claim nothing, or go on; from any thread."""
-        if self._paused and not paused:
+        resumed, self._paused = self._paused and not paused, paused
+        if resumed:
             self.poke()
-        self._paused = paused
 
     def tick(self) -> float:
         """Claim what is due, and publish the entries."""
@@ -143,13 +143,14 @@ class Ticker(Loop):
 
     def _fire(self, claims: Sequence[Claim], now: float) -> None:
         moves = self._client.moves
-        moved = self._runner.run(moves.move(merged(map(self._move, claims))))
+        fire = moves.move(merged(map(self._move, claims)), answer_again=True)
+        moved = self._runner.run(fire)
         self._note_problems(moved)
-        failed = dict(moved.failed)
+        failed = {int(number): error for number, error in moved.failed}
         refused = {int(each.job): each for each in moved.refused}
         skipped: list[Effect] = []
         for number, claim in enumerate(claims, 1):
-            error = failed.get(claim.prepared.job.payload)
+            error = failed.get(number)
             if error is not None:
                 self._put_off(claim.planned, now, error)
             elif number in refused and refused[number].why == "damaged":

@@ -1,12 +1,13 @@
 -- @include places
 -- @include books
+-- @include locks
 -- @include conditions
 -- @include effects
 -- Moves one job, and applies its effects.
 -- A job that is no longer at its source is `lost`: nothing is done for it. One whose effects refuse
 -- it is `refused`: it stays where it is. One that can't be put down has `failed`, and stays, too. A
 -- job is put down before it is picked up, because the server keeps what a script wrote before it
--- died. A job is called by its ref, or, new, by its number in the call; for `failed` its payload.
+-- died. A job is called by its ref, or, new, by its number in the call.
 -- Of the lost, `lost_stays` were to stay: those a call that is sent again has not moved itself.
 local lost, lost_stays, failed, refused = {}, {}, {}, {}
 local jobs_read, jobs_left_early = 0, 0
@@ -21,9 +22,13 @@ local function lose(ref, kind)
   return false
 end
 
+local function called(ref)
+  return ref or tostring(jobs_read)
+end
+
 local function refuse(ref, verb, why)
   local n = #refused
-  refused[n + 1], refused[n + 2], refused[n + 3] = ref or tostring(jobs_read), verb, why
+  refused[n + 1], refused[n + 2], refused[n + 3] = called(ref), verb, why
   return false
 end
 
@@ -33,8 +38,7 @@ local function transfer(source, ref, target, payload, score)
   if target.kind == 'gone' then return not ref or remove(source, ref) == 1 end
   local problem = put(target, payload, score)
   if problem then
-    failed[#failed + 1] = ref or payload
-    failed[#failed + 1] = problem
+    failed[#failed + 1], failed[#failed + 2] = called(ref), problem
     return false
   end
   -- Moved within one set without a change, it has only got another score.

@@ -1,6 +1,6 @@
--- What changes together with a move: a closed set of verbs (books.lua, conditions.lua). A verb has
--- operands that all jobs of its group share, read with the group's header, and own ones, read with
--- each job, moved or not. It is a table of functions, each of them optional:
+-- What changes together with a move: a closed set of verbs (books.lua, locks.lua, conditions.lua). A
+-- verb has operands that all jobs of its group share, read with the group's header, and own ones,
+-- read with each job, moved or not. It is a table of functions, each of them optional:
 --   shared()             reads the shared operands
 --   own(shared)          reads a job's own operands
 --   check(shared, own)   a condition: carries it out, or answers why the job must not be moved; the
