@@ -66,8 +66,8 @@ class RetryPolicy:
     ``max_retries`` retries make ``max_retries + 1`` runs; then the job is dead. ``delay`` is a
     function from the retry's number and the error to seconds, or a sequence of seconds whose last
     entry serves all later retries. No delay is longer than ``max_delay``, in seconds, nor than 100
-    years. ``jitter``, 0 to 1, is the part of a delay that is left to chance: with 0.2 it lasts between 80 and 100 % of
-    what it would be.
+    years. ``jitter``, 0 to 1, is the part of a delay that is left to chance: with 0.2 it lasts
+    between 80 and 100 % of what it would be.
 
     ``retry_on``, ``give_up_on`` and ``discard_on`` are exception classes, one or a sequence. A job
     that fails with one of ``discard_on`` is dropped; with one of ``give_up_on``, or, when

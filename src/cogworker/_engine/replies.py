@@ -20,7 +20,7 @@ class Taken(NamedTuple):
 
 
 class Refused(NamedTuple):
-    """A job that a condition did not let go; ``why`` is what the verb tells: a lock's holder, say."""
+    """A job that a condition did not let go; ``why`` is what its verb tells: say, the holder."""
 
     job: bytes
     verb: str

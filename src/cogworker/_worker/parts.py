@@ -8,7 +8,6 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from cogworker import clock
 from cogworker._engine.places import InFlight
 from cogworker._engine.timetable import server_time
 from cogworker._redis.runner import ONCE, Runner
