@@ -1,4 +1,4 @@
--- What changes together with a move: a closed set of verbs (books.lua, locks.lua, conditions.lua). A
+-- What changes together with a move: a closed set of verbs (in books, locks and conditions.lua). A
 -- verb has operands that all jobs of its group share, read with the group's header, and own ones,
 -- read with each job, moved or not. It is a table of functions, each of them optional:
 --   shared()             reads the shared operands
