@@ -14,6 +14,7 @@ import pytest
 from cogworker import BulkRefused, Cogworker, RedisRefused, current_job
 from cogworker.retry import RetryPolicy
 
+from support.dump import ANSWERS
 from support.flaky import MODES, Fault, FlakyConnector
 from support.inline import InlineWorker
 from support.lives import Life
@@ -108,7 +109,7 @@ def check_books(dump, ledger, *, died):
         key: value
         for key, value in dump().items()
         # A dead worker's fence stays for an hour.
-        if not key.startswith("producer:") and not (key.endswith(":in_flight") and len(value) == 1)
+        if not key.startswith(ANSWERS) and not (key.endswith(":in_flight") and len(value) == 1)
     }
     known = set(ledger.pushed)
     maybe = set(ledger.runs) - known

@@ -15,6 +15,7 @@ import pytest
 
 from cogworker import Cogworker, Discard, RedisRefused, Reschedule, Retry, current_job
 
+from support.dump import ANSWERS
 from support.flaky import MODES, Fault, FlakyConnector
 from support.inline import InlineWorker
 from support.lives import Life
@@ -137,7 +138,7 @@ def check_books(dump, ledger, *, died):
         key: value
         for key, value in dump().items()
         # A dead worker's fence stays for an hour.
-        if not key.startswith("producer:") and not (key.endswith(":in_flight") and len(value) == 1)
+        if not key.startswith(ANSWERS) and not (key.endswith(":in_flight") and len(value) == 1)
     }
     known, ran = set(ledger.pushed), set(ledger.runs)
     assert known <= ran, "a job was lost"

@@ -19,6 +19,7 @@ from cogworker.features.unique import MODES
 from cogworker.inspector import Inspector
 from cogworker.retry import RetryPolicy
 
+from support.dump import ANSWERS
 from support.flaky import MODES as FAULTS
 from support.flaky import Fault, FlakyConnector
 from support.inline import InlineWorker
@@ -100,7 +101,7 @@ def check_books(dump, ledger, mode, *, died):
         key: value
         for key, value in dump().items()
         # A dead worker's fence stays for an hour.
-        if not key.startswith("producer:") and not (key.endswith(":in_flight") and len(value) == 1)
+        if not key.startswith(ANSWERS) and not (key.endswith(":in_flight") and len(value) == 1)
     }
     assert not [key for key in rest if key.startswith("unique:")], "a lock is left over"
     doubtful = ledger.runs.keys() - ledger.pushed.keys()

@@ -12,6 +12,7 @@ from cogworker._engine.places import Queue
 from cogworker.by_hand import Outcome
 from cogworker.jobs_at import JobsAt
 
+from support.dump import ANSWERS
 from support.inline import InlineWorker
 
 WHEN = datetime(2100, 1, 1, tzinfo=UTC)
@@ -50,7 +51,7 @@ def job(app):
 @pytest.fixture
 def kept(dump):
     """All that is kept of jobs."""
-    noise = ("call:", "producer:", "queues", "wake:")
+    noise = (*ANSWERS, "queues", "wake:")
     return lambda: {key: value for key, value in dump().items() if not key.startswith(noise)}
 
 

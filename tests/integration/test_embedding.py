@@ -11,6 +11,7 @@ import pytest
 
 from cogworker import CogworkerError, ConfigError
 
+from support.dump import ANSWERS
 from support.processes import eventually
 from support.server import server
 from support.throughput import pop_throughput
@@ -35,7 +36,7 @@ def test_a_worker_runs_in_a_block_and_leaves_no_trace(app, look, dump):
 
     rest = dump()
     assert pop_throughput(rest) == {"processed": 1}
-    assert {key for key in rest if not key.startswith("producer:")} == {"queues", "stats:processed"}
+    assert {key for key in rest if not key.startswith(ANSWERS)} == {"queues", "stats:processed"}
     assert not [each.name for each in threading.enumerate() if each.name.startswith("cogworker-")]
 
 

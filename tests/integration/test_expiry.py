@@ -9,6 +9,7 @@ import pytest
 from cogworker import DeclarationError, EnqueueError, current_job
 from cogworker.retry import RetryPolicy
 
+from support.dump import ANSWERS
 from support.inline import InlineWorker
 from support.times import everything_is_due
 
@@ -50,7 +51,7 @@ def waiting(redis, app):
     return waiting
 
 
-NOISE = ("call:", "producer:", "queues", "runs:", "throughput:", "wake:")
+NOISE = (*ANSWERS, "queues", "runs:", "throughput:", "wake:")
 
 
 @pytest.fixture

@@ -10,6 +10,7 @@ import pytest
 from cogworker import Cogworker, NoCurrentJob, RetryPolicy, current_job
 from cogworker.inspector import Inspector
 
+from support.dump import ANSWERS
 from support.processes import eventually
 from support.throughput import pop_throughput
 from support.times import everything_is_due
@@ -82,7 +83,7 @@ def test_a_clean_stop_leaves_nothing_behind(app, look, dump):
 
     rest = dump()
     assert pop_throughput(rest) == {"processed": 1}
-    assert {key for key in rest if not key.startswith("producer:")} == {"queues", "stats:processed"}
+    assert {key for key in rest if not key.startswith(ANSWERS)} == {"queues", "stats:processed"}
 
 
 def test_an_idle_worker_wakes_at_once_and_again_and_again(settings):

@@ -10,7 +10,7 @@ from cogworker import Cogworker
 from cogworker.errors import RedisError
 from cogworker.inspector import Inspector
 
-from support.dump import dump_of
+from support.dump import ANSWERS, dump_of
 from support.processes import Workers, eventually
 from support.throughput import pop_throughput
 
@@ -120,6 +120,6 @@ class Books:
             rest = dump_of(client, self.app.config.namespace)
         assert pop_throughput(rest)["processed"] == stats.processed
         # Beside the counters, only what belongs to queues and producers may stay.
-        known = ("queues", "stats:processed", "stats:lost_claims", "wake:default", "producer:")
+        known = ("queues", "stats:processed", "stats:lost_claims", "wake:default", *ANSWERS)
         left = [key for key in rest if not key.startswith(known)]
         assert left == [], "a worker has left something behind"

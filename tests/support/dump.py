@@ -7,6 +7,9 @@ import redis as redis_client
 
 Dump = dict[str, Any]
 
+ANSWERS = ("call:", "producer:")
+"""So begin keys that keep the answer to a call, should it be sent again; they expire."""
+
 
 def dump_of(redis: redis_client.Redis, namespace: str) -> Dump:
     """All keys of a namespace with what they hold, without the namespace."""
