@@ -215,6 +215,25 @@ def user_url(own):
     return f"redis://worker:secret@127.0.0.1:{own.port}/0"
 
 
+def test_a_user_without_time_sees_periodic_entries_and_switches_them(tmp_path):
+    with server(tmp_path) as own:
+        own.start()
+        without_time(own.client)
+        app = Cogworker(redis_url=user_url(own), heartbeat_interval=0.1)
+
+        @app.periodic("0 3 * * *", name="nightly")
+        @app.job
+        def job(): ...
+
+        look = Inspector(app)
+        with app.worker():
+            eventually(lambda: len(look.periodic()) == 1)
+            assert look.disable_periodic("nightly")
+            assert look.periodic()[0].disabled
+            assert look.enable_periodic("nightly")
+        app.close()
+
+
 def test_a_user_without_time_changes_workers_over_to_basic_at_boot_and_all_works(tmp_path, caplog):
     with server(tmp_path) as own:
         own.start()

@@ -10,6 +10,7 @@ import pytest
 from cogworker import (
     Cogworker,
     Discard,
+    InvalidPayload,
     JobAbandoned,
     JobOrphaned,
     Retry,
@@ -514,3 +515,21 @@ def test_a_forked_worker_has_its_own_thread_for_hooks(workers):
     assert startups == shutdowns
     assert len(startups) == 2
     assert str(os.getpid()) not in startups
+
+
+def test_the_death_of_what_has_a_job_s_shape_but_can_t_be_read_is_told(app, seen, redis, look):
+    app.on_death(lambda job, error: seen.append(type(error)))
+
+    @app.job(name="job")
+    def job():
+        raise ValueError
+
+    raw = b'{"class":"job","jid":"odd","args":[],"retry":false,"\xff":1}'
+    redis.lpush(app.client.keys.queue("default"), raw)
+    worker = InlineWorker(app)
+    worker.work_off()
+    worker.tell_hooks()
+
+    [dead] = look.dead()
+    assert dead.payload["error_class"].endswith("InvalidPayload")
+    assert seen == [InvalidPayload]

@@ -101,6 +101,20 @@ class TestResults:
         lines = [line for line in caplog.messages if "the result is not kept" in line]
         assert [line.count("jid=") for line in lines] == [1, 1, 1]
 
+    def test_whatever_writing_one_down_raises_the_run_has_succeeded(self, app, monkeypatch):
+        def raises(value):
+            raise RecursionError("its own code")
+
+        @app.job(status=True)
+        def job():
+            return 1
+
+        monkeypatch.setattr(type(job.codec), "encode_result", lambda codec, value: raises(value))
+        with app.worker():
+            with pytest.raises(ResultNotKept, match="can't be written down: its own code"):
+                app.result(job.enqueue(), 10)
+            eventually(lambda: Inspector(app).stats()[:2] == (1, 0))
+
     def test_of_a_job_inside_middlewares_are_kept_too(self, app):
         seen = []
 
@@ -340,6 +354,30 @@ class TestWaiting:
             redis.delete(app.client.keys.status(jid))
             with pytest.raises(NoStatus):
                 future.result(20)
+
+    def test_is_rung_again_once_the_system_has_threads_again(self, app, gate, monkeypatch):
+        @app.job(status=True)
+        def job():
+            gate.wait(30)
+
+        start = threading.Thread.start
+
+        def refuse_once(thread):
+            if thread.name == "cogworker-waiters":
+                monkeypatch.setattr(threading.Thread, "start", start)
+                raise RuntimeError("can't start new thread")
+            start(thread)
+
+        jid = job.enqueue()
+        monkeypatch.setattr(threading.Thread, "start", refuse_once)
+        with pytest.raises(ResultTimeout):
+            app.result(jid, 0.01)
+        monkeypatch.setattr("cogworker.status.LOOK_AGAIN_S", 60)
+        with app.worker(), ThreadPoolExecutor(1) as pool:
+            future = pool.submit(app.result, jid, 10)
+            eventually(lambda: "cogworker-waiters" in [t.name for t in threading.enumerate()])
+            gate.set()
+            assert future.result(20) is None
 
     def test_leaves_no_thread_behind(self, app, monkeypatch):
         monkeypatch.setattr("cogworker.waiters.LONGEST_READ_S", 0.05)

@@ -116,3 +116,19 @@ def test_a_hook_with_other_arguments_is_refused():
         app.job(retry_in=lambda: 1)(lambda: None)
     with pytest.raises(DeclarationError, match="skip_middleware"):
         app.job(skip_middleware=["audit"])(lambda: None)
+
+
+def test_a_filter_of_the_log_that_raises_does_not_keep_the_next_hook_from_being_called(hooks):
+    def raises(record):
+        raise RuntimeError("a filter of the application")
+
+    seen = []
+    hook_thread.logger.addFilter(raises)
+    try:
+        hooks.call(lambda: 1 / 0)
+        hooks.call(lambda: seen.append(1))
+        hooks.end(5)
+    finally:
+        hook_thread.logger.removeFilter(raises)
+
+    assert seen == [1]

@@ -270,3 +270,19 @@ async def coroutine(retry, error):
 def test_a_retry_in_that_can_t_be_asked_is_refused(retry_in):
     with pytest.raises(ValueError, match="retry_in"):
         takes_run(retry_in)
+
+
+@pytest.mark.parametrize("number", [10**5, 10**80, 10**400])
+@pytest.mark.parametrize("jitter", [0, 0.5])
+def test_no_number_of_failures_makes_a_delay_too_long_to_be_written_down(number, jitter):
+    policy = RetryPolicy(jitter=jitter)
+    verdict = decide(policy, number, 2 * number, ValueError())
+
+    assert verdict.outcome is Outcome.RETRY
+    assert 0 < verdict.delay_s <= retry.MOST_DELAY_S
+
+
+def test_no_answer_makes_a_delay_too_long():
+    verdict = decide(RetryPolicy(), 1, 5, ValueError(), lambda: 1e300)
+
+    assert verdict == Verdict(Outcome.RETRY, retry.MOST_DELAY_S)
