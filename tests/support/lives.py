@@ -45,6 +45,7 @@ class Life(NamedTuple):
                 self.finish(self.make_app(settings, Fault(), ledger), redis)
             # Pauses are random, so that a life may be a call or two shorter than the counted one.
             assert died == (mode.startswith("dies") and fault.count >= at)
+            fault.at = 0  # The life is over: who reads the books meets no fault.
             try:
                 self.check(dump, ledger, died=died)
             except AssertionError as error:
@@ -59,9 +60,10 @@ class Life(NamedTuple):
         for at in range(1, calls + 1):
             clear(redis, settings["namespace"])
             ledger = self.ledger()
+            fault = Fault(at, FULL, redis)
             try:
-                app = self.make_app(settings, Fault(at, FULL, redis), ledger)
-                self.live(app, redis, ledger)
+                self.live(self.make_app(settings, fault, ledger), redis, ledger)
+                fault.at = 0
                 assert not set(ledger.refused) & set(ledger.runs)
                 self.check(dump, ledger, died=False)
             except Exception as error:
