@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from support.flaky import Fault, FlakyConnector
 from support.inline import InlineWorker
 from support.times import all_workers_are_dead
 
@@ -19,9 +20,9 @@ def ran(app):
     return ran
 
 
-def dead_worker(app, redis, *labels):
+def dead_worker(app, redis, *labels, **fields):
     for label in labels:
-        app.push({"class": "job", "args": [label]})
+        app.push({"class": "job", "args": [label], **fields})
     worker = InlineWorker(app, run_jobs=False)
     worker.beat()
     worker.turn()
@@ -180,3 +181,21 @@ def test_the_first_failure_s_time_survives_the_last_orphaning(app, redis, look):
     assert dead.payload["failed_at"] == 1.5
     assert dead.payload["orphaned"] == 4
     assert dead.payload["error_class"] == "cogworker.errors.JobOrphaned"
+
+
+@pytest.mark.parametrize("call", range(1, 4))
+def test_a_death_is_told_once_whichever_answer_to_a_rescue_is_lost(app, redis, look, ran, call):
+    fault, told = Fault(), []
+    app.client.runner.connector = FlakyConnector(app.config, fault)
+    app.on_death(lambda job, error: told.append((job["args"], type(error).__name__)))
+    dead_worker(app, redis, "one", at_most_once=True)
+    rescuer = InlineWorker(app)
+    rescuer.beat()
+    fault.arm(call, "loses reply")
+
+    rescuer.rescue()
+    rescuer.tell_hooks()
+
+    assert fault.count > call, "there are fewer calls than that"
+    assert told == [(["one"], "JobAbandoned")]
+    assert look.stats().dead == 1

@@ -318,3 +318,32 @@ def test_a_lock_goes_with_what_the_job_decides(raises, app, redis, work):
     [lock] = [*redis.scan_iter(app.config.namespace.replace("{", "\\{") + ":unique:*")] or [None]
     assert (lock is None) == isinstance(raises, Discard)
     assert (once.enqueue() is None) == (lock is not None)
+
+
+def test_a_failure_that_can_t_be_decided_is_dead_with_all_that_goes_with_it(
+    app, look, monkeypatch, caplog
+):
+    @app.job(name="fails", status=True, history=True, unique="until_executed")
+    def fails():
+        raise ValueError("its own")
+
+    jid = fails.enqueue()
+    worker = InlineWorker(app)
+    worker.beat()
+
+    def raises(delivery, error):
+        raise MemoryError
+
+    monkeypatch.setattr(worker.performer._endings, "of_exception", raises)
+    worker.work_off()
+
+    [dead] = look.dead()
+    assert dead.payload["jid"] == jid
+    status = app.status(jid)
+    assert (status.state, status.error_class, status.error_message) == (
+        "failed", "ValueError", "its own",
+    )  # fmt: skip
+    assert [run.error_class for run in look.history(jid=jid).runs] == ["ValueError"]
+    assert list(look.locks()) == []
+    assert fails.enqueue() is not None
+    assert "can't record a failure, moved to dead" in caplog.text

@@ -13,6 +13,7 @@ from cogworker import Cogworker, CogworkerError
 from cogworker._worker.loops import ticker
 from cogworker.inspector import Inspector
 
+from support.flaky import Fault, FlakyConnector
 from support.inline import InlineWorker
 from support.processes import eventually
 
@@ -478,6 +479,45 @@ def test_many_entries_go_in_several_calls(app, clock, start, look, ran, monkeypa
     start(app).tick()
 
     assert sorted(job["args"] for job in waiting(look)) == [[number] for number in range(10)]
+
+
+def test_thousands_of_entries_are_published_by_one_worker(app, clock, start, look, ran):
+    for number in range(5_001):
+        app.periodic(every=3600, args=[number])(app.jobs["note"])
+
+    start(app).tick()
+
+    assert len(look.periodic()) == 5_001
+
+
+@pytest.mark.parametrize("call", range(1, 4))
+def test_a_lost_reply_makes_no_claim_another_s(app, clock, start, look, ran, caplog, call):
+    caplog.set_level(logging.DEBUG)
+    fault = Fault()
+    app.client.runner.connector = FlakyConnector(app.config, fault)
+    app.periodic("* * * * *", app.jobs["note"], unique="until_executed", name="minutely")
+    worker = start(app)
+    fault.arm(call, "loses reply")
+
+    worker.tick()
+
+    assert fault.count >= call, "there are fewer calls than that"
+    assert fired(look) == [NOON]
+    assert caplog.text.count(f"fired: entry=minutely slot={NOON} jid=") == 1
+    assert "skipped" not in caplog.text
+
+
+def test_who_is_woken_by_a_resume_finds_that_it_may_fire(app, start, ran, monkeypatch):
+    app.periodic("* * * * *", app.jobs["note"])
+    ticker = start(app).ticker
+    woken = []
+    monkeypatch.setattr(ticker, "poke", lambda: woken.append(ticker._paused))
+
+    ticker.pause(True)
+    ticker.pause(False)
+    ticker.pause(False)
+
+    assert woken == [False]
 
 
 def test_firing_and_skipping_are_logged(app, clock, start, ran, caplog):

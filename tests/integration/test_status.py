@@ -24,6 +24,7 @@ from cogworker import (
     ResultTimeout,
     current_job,
 )
+from cogworker._worker import notes
 from cogworker._worker.results import MOST_RESULT_BYTES
 from cogworker.inspector import Inspector
 from cogworker.status import MOST_LOOKS
@@ -472,6 +473,34 @@ class TestProgress:
             left[0].store(late=1)
             app.result(job.enqueue(), 10)
         assert app.status(jid) == before
+
+    def test_a_run_whose_job_was_rescued_is_held_until_its_end(
+        self, app, redis, caplog, monkeypatch
+    ):
+        monkeypatch.setattr(notes, "SOON_S", 0.0)
+
+        @app.job(status=True)
+        def job():
+            return 1
+
+        worker = InlineWorker(app, run_jobs=False)
+        worker.beat()
+        jid = job.enqueue()
+        worker.turn()
+        [delivery] = worker.started
+        worker.performer._notes.open(delivery)
+        redis.delete(app.client.keys.in_flight(worker.worker.worker))
+
+        worker.turn()
+
+        assert worker.dispatcher.held == 1, "its end is still to come"
+        assert "lost claim" not in caplog.text
+        delivery.progress.at(50)
+        worker.perform(delivery)
+        worker.work_off()
+        assert worker.dispatcher.held == 0
+        assert caplog.text.count("lost claim") == 1
+        assert app.status(jid).pct is None
 
     def test_that_can_t_be_kept_fails_the_job(self, app):
         @app.job(status=True, retry=False)

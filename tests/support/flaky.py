@@ -30,6 +30,10 @@ class Fault:
         self.redis = redis
         self.count = 0
 
+    def arm(self, call: int, mode: str) -> None:
+        """From now on, the ``call``-th command fails."""
+        self.at, self.mode, self.count = call, mode, 0
+
     def next(self) -> str:
         """The mode that hits the command about to be sent, if any."""
         self.count += 1
