@@ -10,10 +10,11 @@ import re
 import reprlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from datetime import timedelta
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
+from cogworker import clock
+from cogworker.errors import CogworkerError
 from cogworker.periodic import Entry, entry_of
 
 _SCHEMES = ("redis://", "rediss://", "valkey://", "valkeys://", "unix://", "sentinel://")
@@ -95,6 +96,14 @@ class Kind:
     read: Callable[[str], Any] = str
 
 
+def checked(kind: Kind, name: str, value: Any) -> Any:
+    """A value for something that is called ``name``. Raises CogworkerError when it can't be."""
+    try:
+        return kind.check(value)
+    except Refusal as refusal:
+        raise CogworkerError(f"{name} {refusal}") from None
+
+
 def _read_whole(text: Any) -> Any:
     whole = isinstance(text, str) and re.fullmatch(r"\s*[+-]?[0-9]{1,18}\s*", text)
     return int(text) if whole else text
@@ -120,7 +129,7 @@ def whole(low: int, high: int) -> Kind:
 
 def seconds(*, zero: bool = False) -> Kind:
     def check(value: Any) -> float:
-        number = value.total_seconds() if isinstance(value, timedelta) else value
+        number = clock.seconds_of(value)
         if isinstance(number, int | float) and not isinstance(number, bool):
             in_range = 0 < number <= _LONGEST  # false for NaN
             if in_range or (zero and number == 0):

@@ -269,7 +269,7 @@ class Cogworker:
         }
         _check_fields(name, fields)
         delay_s = None
-        if self.middleware.client.entries:
+        if self.middleware.client.links:
             fields, delay_s = self._through_middleware(fields)
             if not fields:
                 return None
@@ -293,8 +293,8 @@ class Cogworker:
         """A payload as client middlewares have changed it, none when stopped; and its delay."""
         declared_here = self.jobs.get(fields["class"])
         skipped = declared_here.options.skip_middleware if declared_here else ()
-        entries = self.middleware.client.without(skipped)
-        job = send_through(entries, outgoing(fields))
+        links = self.middleware.client.without(skipped)
+        job = send_through(links, outgoing(fields))
         return ({}, None) if job is None else (payload_fields(job, fields), job.delay_s)
 
     def _register(self, job: Job[..., Any]) -> None:

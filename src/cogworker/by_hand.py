@@ -50,7 +50,7 @@ class Outcome(NamedTuple):
     detail: str = ""
 
 
-class Entry(NamedTuple):
+class JobEntry(NamedTuple):
     """What lies at a place; ``job`` is None when it is no job.
 
     ``where`` is its score in a set, and in a queue its distance from the end, see ``Found``.
@@ -106,13 +106,13 @@ class Entry(NamedTuple):
             return ""
 
 
-def read(place: Place | Queue, found: browse.Found) -> Entry:
+def read(place: Place | Queue, found: browse.Found) -> JobEntry:
     """An entry, whatever it is."""
     try:
         job = payload.parse(found.raw)
     except InvalidPayload:
         job = None
-    return Entry(place, found.raw, found.where, job)
+    return JobEntry(place, found.raw, found.where, job)
 
 
 class ByHand:
@@ -121,23 +121,23 @@ class ByHand:
     def __init__(self, transitions: Transitions) -> None:
         self._transitions = transitions
 
-    def delete(self, entry: Entry, source: Source | None = None) -> Move:
+    def delete(self, entry: JobEntry, source: Source | None = None) -> Move:
         """It is over, and all that is kept of it goes."""
         job = entry.job or NOT_A_JOB
         return self._transitions.delete(source or entry.source, entry.raw, job, entry.queue)
 
-    def discard(self, entry: Entry) -> Move:
+    def discard(self, entry: JobEntry) -> Move:
         """It is over; what is kept of it stays, and it counts as discarded."""
         job, queue = _read(entry)
         return self._transitions.discard(entry.source, entry.raw, job, queue)
 
-    def kill(self, entry: Entry, now: float) -> Move:
+    def kill(self, entry: JobEntry, now: float) -> Move:
         """It is dead, with the error that it had, if any."""
         job, queue = _read(entry)
         kept = payload.amend(entry.raw, {"killed_at": now}, missing={"queue": queue})
         return self._transitions.kill(entry.source, entry.raw, kept, job, queue)
 
-    def promote(self, entry: Entry, now: float) -> Move:
+    def promote(self, entry: JobEntry, now: float) -> Move:
         """It goes to its queue, as if it were due."""
         job, queue = _read(entry)
         stamped = _due(entry, job, {"enqueued_at": now}, now)
@@ -145,14 +145,14 @@ class ByHand:
         [move] = self._transitions.moves.promote(entry.source, [waiting])
         return move
 
-    def revive(self, entry: Entry, now: float) -> Move:
+    def revive(self, entry: JobEntry, now: float) -> Move:
         """It goes to its queue as if it had never failed."""
         job, queue = _read(entry)
         stamped = _due(entry, job, {"enqueued_at": now}, now, drop=_OF_FAILURES)
         [move] = self._transitions.revive(entry.source, entry.raw, stamped, job, queue)
         return move
 
-    def reschedule(self, entry: Entry, at: float, now: float) -> Move:
+    def reschedule(self, entry: JobEntry, at: float, now: float) -> Move:
         """It is due at another time, epoch seconds."""
         job, queue = _read(entry)
         assert isinstance(entry.place, Place)  # noqa: S101 - a queue has no times
@@ -177,7 +177,7 @@ def outcome(moved: Moved, word: Word) -> Outcome:
     return Outcome("gone" if moved.lost else word)
 
 
-def _read(entry: Entry) -> tuple[Envelope, str]:
+def _read(entry: JobEntry) -> tuple[Envelope, str]:
     """The job and its queue. Raises InvalidPayload."""
     if isinstance(entry.place, Queue):
         return payload.parse(entry.raw), entry.place.name
@@ -188,7 +188,7 @@ def _read(entry: Entry) -> tuple[Envelope, str]:
 
 
 def _due(
-    entry: Entry, job: Envelope, changes: dict[str, Any], at: float, drop: tuple[str, ...] = ()
+    entry: JobEntry, job: Envelope, changes: dict[str, Any], at: float, drop: tuple[str, ...] = ()
 ) -> bytes:
     """The payload of a job that somebody wants to run at a time, even if that is too late."""
     if payload.is_over(job, at) and "expires_at" not in changes:

@@ -6,9 +6,16 @@ two processes compare is decided by neither: there the server's clock decides, i
 
 import math
 import time
+from datetime import timedelta
+from typing import Any
 
 wall = time.time
 monotonic = time.monotonic
+
+
+def seconds_of(duration: object) -> Any:
+    """A timedelta's seconds; anything else as it is, to be checked."""
+    return duration.total_seconds() if isinstance(duration, timedelta) else duration
 
 
 def is_seconds(value: object) -> bool:

@@ -23,6 +23,7 @@ from urllib.parse import parse_qsl, quote, unquote, urlencode, urlsplit
 
 from cogworker import _config_file as config_file
 from cogworker import _kinds as kinds
+from cogworker._hints import did_you_mean
 from cogworker._kinds import (
     DAY,
     Kind,
@@ -342,8 +343,7 @@ def _from_mapping(values: Mapping[Any, Any], source: str, *, reads: bool = False
         if name not in _KINDS:
             if name in _OPTIONS:
                 raise ConfigError(name, f"is an option of the command line: --{name}", source)
-            near = difflib.get_close_matches(name.lower(), _KINDS, n=1)
-            hint = f"did you mean {near[0]}?" if near else "remove it"
+            hint = did_you_mean(name.lower(), _KINDS, "remove it")
             raise ConfigError(printable(key), f"is not a setting; {hint}", source)
         # A flag that may be repeated, and is not there, is an empty tuple.
         if value is not None and not (reads and value == ()):

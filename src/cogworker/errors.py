@@ -43,6 +43,8 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
+from cogworker import clock
+
 
 class CogworkerError(Exception):
     """Base of every error of this package."""
@@ -248,11 +250,20 @@ class JobFailed(NoResult):
 
 
 class JobCancelled(NoResult):
-    """The job was discarded, killed or deleted. ``reason`` is the last error, if there was one."""
+    """The job was discarded, killed or deleted.
 
-    def __init__(self, jid: str, job: str | None, reason: str | None) -> None:
+    ``error_class`` and ``reason`` are the last error and its message, if there was one; a job that
+    raised Discard has its words as the reason.
+    """
+
+    def __init__(
+        self, jid: str, job: str | None, error_class: str | None, reason: str | None
+    ) -> None:
+        self.error_class = error_class
         self.reason = reason
-        super().__init__(jid, job, "was cancelled" + (f": {reason}" if reason else ""))
+        decided = error_class == f"{Discard.__module__}.{Discard.__qualname__}"
+        words = (None if decided else error_class, reason)
+        super().__init__(jid, job, ": ".join(["was cancelled", *filter(None, words)]))
 
 
 class ResultNotKept(NoResult):
@@ -347,7 +358,7 @@ class Reschedule(JobControl):
 
 def _delay_s(where: str, delay: Any) -> float:
     """A delay in seconds; one that is past is none."""
-    seconds = delay.total_seconds() if isinstance(delay, timedelta) else delay
+    seconds = clock.seconds_of(delay)
     try:
         if not isinstance(seconds, bool) and math.isfinite(seconds):
             return max(0.0, float(seconds))

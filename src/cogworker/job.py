@@ -9,7 +9,7 @@ from typing import Any, Generic, NamedTuple, ParamSpec, Protocol, TypeVar, Unpac
 from cogworker import clock, options
 from cogworker.client import Client, Draft
 from cogworker.codec import ArgumentCodec
-from cogworker.errors import EnqueueError, NoCurrentJob
+from cogworker.errors import CogworkerError, EnqueueError, NoCurrentJob
 from cogworker.middleware import OutgoingJob
 from cogworker.options import JobOptions, Options
 from cogworker.outgoing import encoded_fields, send_through
@@ -129,7 +129,7 @@ class Job(Generic[P, R]):
             self._fields["tags"] = list(dict.fromkeys(chosen.tags))
         self._expires_in_s = chosen.expires_in_s
         if chosen.status is not False:
-            self._fields["status"] = chosen.status
+            self._fields["status"] = clock.seconds_of(chosen.status)
         self._lock = lock_of(chosen, self.codec, self.name)
         self._raises = chosen.on_duplicate == "raise"
 
@@ -149,7 +149,7 @@ class Job(Generic[P, R]):
         is_through: bool = False,
     ) -> Draft | None:
         """The call as a draft, after the client middlewares; None when one has stopped it."""
-        if self._chain.entries and not is_through:
+        if self._chain.links and not is_through:
             return self._draft_through_middleware(args, kwargs, at, delay_s)
         encoded, named = self.codec.encode(args, kwargs)
         fields = self._payload_fields
@@ -279,8 +279,16 @@ def _arguments(job: str, call: object) -> tuple[Any, ...]:
     )
 
 
+def name_of_job(job: object) -> str:
+    """The name of a job that is given itself, or by its name. Raises CogworkerError."""
+    name = job.name if isinstance(job, Job) else job
+    if isinstance(name, str):
+        return name
+    raise CogworkerError(f"a job is given by its name, or itself, not by {job!r:.100}")
+
+
 def _seconds(job: str, delay: Any) -> float:
-    seconds = delay.total_seconds() if isinstance(delay, timedelta) else delay
+    seconds = clock.seconds_of(delay)
     if clock.is_seconds(seconds):
         return max(0.0, float(seconds))
     raise EnqueueError(f"{job}: a delay is a number of seconds or a timedelta, not {delay!r:.100}")

@@ -94,7 +94,7 @@ Manager = AbstractContextManager[Any] | AbstractAsyncContextManager[Any]
 ServerMiddleware = Callable[..., Manager | None]
 
 
-class Entry(NamedTuple):
+class Link(NamedTuple):
     """A middleware in its chain, with the arguments it is called with after its own."""
 
     middleware: Callable[..., Any]
@@ -114,16 +114,16 @@ class Chain(Generic[M]):
     """
 
     def __init__(self) -> None:
-        self.entries: tuple[Entry, ...] = ()
+        self.links: tuple[Link, ...] = ()
 
     def __iter__(self) -> Iterator[M]:
-        return iter([entry.middleware for entry in self.entries])  # type: ignore[misc]
+        return iter([link.middleware for link in self.links])  # type: ignore[misc]
 
     def __len__(self) -> int:
-        return len(self.entries)
+        return len(self.links)
 
     def __contains__(self, middleware: object) -> bool:
-        return any(entry.middleware == middleware for entry in self.entries)
+        return any(link.middleware == middleware for link in self.links)
 
     def add(self, middleware: M, *args: Any, **kwargs: Any) -> M:
         """Put a middleware at the end: it is the innermost."""
@@ -149,19 +149,19 @@ class Chain(Generic[M]):
         """Take a middleware out."""
         if middleware not in self:
             raise DeclarationError(f"{name_of(middleware)} is not in this chain")
-        self.entries = self._without(middleware)
+        self.links = self._without(middleware)
 
-    def without(self, skipped: Collection[object]) -> tuple[Entry, ...]:
-        """The entries but for some middlewares."""
+    def without(self, skipped: Collection[object]) -> tuple[Link, ...]:
+        """The links but for some middlewares."""
         return tuple(
-            entry
-            for entry in self.entries
-            if not any(entry.middleware == middleware for middleware in skipped)
+            link
+            for link in self.links
+            if not any(link.middleware == middleware for middleware in skipped)
         )
 
     def _insert(
         self,
-        place: Callable[[Sequence[Entry]], int],
+        place: Callable[[Sequence[Link]], int],
         middleware: M,
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
@@ -175,16 +175,16 @@ class Chain(Generic[M]):
             )
         others = self._without(middleware)
         at = place(others)
-        entry = Entry(middleware, args, kwargs)
-        self.entries = (*others[:at], entry, *others[at:])  # a new one: others are iterating
+        link = Link(middleware, args, kwargs)
+        self.links = (*others[:at], link, *others[at:])  # a new one: others are iterating
 
-    def _without(self, middleware: object) -> tuple[Entry, ...]:
+    def _without(self, middleware: object) -> tuple[Link, ...]:
         return self.without((middleware,))
 
     @staticmethod
-    def _place(entries: Sequence[Entry], other: object) -> int:
-        for index, entry in enumerate(entries):
-            if entry.middleware == other:  # bound methods are made anew each time
+    def _place(links: Sequence[Link], other: object) -> int:
+        for index, link in enumerate(links):
+            if link.middleware == other:  # bound methods are made anew each time
                 return index
         raise DeclarationError(f"{name_of(other)} is not in this chain")
 

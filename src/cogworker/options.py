@@ -3,7 +3,6 @@
 ``JobOptions`` is what the type checker knows, ``Options`` the same, checked and with its defaults.
 """
 
-import difflib
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from datetime import timedelta
@@ -11,18 +10,17 @@ from typing import Any, Literal, TypedDict
 
 from cogworker import clock
 from cogworker import retry as retries
+from cogworker._hints import did_you_mean
 from cogworker._kinds import Refusal, check_queue_name
 from cogworker.errors import DeclarationError
 from cogworker.features.status import LONGEST_KEPT_S
 from cogworker.features.unique import MODES, Mode
 from cogworker.hooks import DeathHook, check_hook
+from cogworker.payload import MOST_TAG_CHARACTERS, MOST_TAGS
 from cogworker.retry import RetryIn, RetryPolicy
 
 UniqueBy = Sequence[str] | Callable[..., Any]
 OnDuplicate = Literal["skip", "raise"]
-
-MOST_TAGS = 20
-MOST_TAG_CHARACTERS = 100
 
 
 class JobOptions(TypedDict, total=False):
@@ -40,7 +38,7 @@ class JobOptions(TypedDict, total=False):
     skip_middleware: Collection[Callable[..., Any]]
     expires_in: float | timedelta | None
     tags: Sequence[str]
-    status: bool | float
+    status: bool | float | timedelta
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,7 +71,7 @@ class Options:
 
     ``status`` keeps what becomes of the job, what it tells of its progress and what it returns, for
     ``cog.status`` and ``cog.result``: with True until ``status_ttl`` after the last change, or for
-    a number of seconds.
+    seconds or a timedelta.
     """
 
     queue: str = "default"
@@ -88,7 +86,7 @@ class Options:
     skip_middleware: Collection[Callable[..., Any]] = ()
     expires_in: float | timedelta | None = None
     tags: Sequence[str] = ()
-    status: bool | float = False
+    status: bool | float | timedelta = False
 
     def __post_init__(self) -> None:
         try:
@@ -125,8 +123,8 @@ class Options:
     @property
     def expires_in_s(self) -> float | None:
         """``expires_in`` in seconds."""
-        wait = self.expires_in
-        return wait.total_seconds() if isinstance(wait, timedelta) else wait
+        wait: float | None = clock.seconds_of(self.expires_in)
+        return wait
 
 
 def declared(job: str, given: dict[str, Any]) -> Options:
@@ -170,16 +168,15 @@ def check_tags(tags: object) -> None:
 
 
 def _is_wait(wait: object) -> bool:
-    seconds = wait.total_seconds() if isinstance(wait, timedelta) else wait
-    return clock.is_seconds(seconds) and seconds > 0  # type: ignore[operator]
+    seconds = clock.seconds_of(wait)
+    return clock.is_seconds(seconds) and seconds > 0
 
 
 def _made(job: str, make: Callable[[], Options], given: dict[str, Any]) -> Options:
     known = [option.name for option in fields(Options)]
     for name in given:
         if name not in known:
-            near = difflib.get_close_matches(name, known, 1)
-            hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(known)}"
+            hint = did_you_mean(name, known, f"there are {', '.join(known)}")
             raise DeclarationError(f"{job}: there is no option {name}; {hint}")
     try:
         return make()
@@ -188,11 +185,12 @@ def _made(job: str, make: Callable[[], Options], given: dict[str, Any]) -> Optio
 
 
 def _check_status(status: object) -> None:
-    if isinstance(status, bool) or (clock.is_seconds(status) and 0 < status <= LONGEST_KEPT_S):  # type: ignore[operator]
+    kept_s = clock.seconds_of(status)
+    if isinstance(kept_s, bool) or (clock.is_seconds(kept_s) and 0 < kept_s <= LONGEST_KEPT_S):
         return
     raise ValueError(
-        f"status must be True, False, or a number of seconds above 0 (100 years at most), "
-        f"not {status!r:.100}"
+        f"status must be True, False, or a number of seconds above 0 or such a timedelta "
+        f"(100 years at most), not {status!r:.100}"
     )
 
 

@@ -14,33 +14,33 @@ from cogworker import clock
 from cogworker._kinds import Refusal, check_queue_name
 from cogworker.codec import encode_json
 from cogworker.errors import EnqueueError
-from cogworker.middleware import Entry, OutgoingJob, name_of
+from cogworker.middleware import Link, OutgoingJob, name_of
 from cogworker.retry import policy_of
 
 logger = logging.getLogger("cogworker.middleware")
 
 
-def send_through(entries: Sequence[Entry], job: OutgoingJob) -> OutgoingJob | None:
+def send_through(links: Sequence[Link], job: OutgoingJob) -> OutgoingJob | None:
     """A job as client middlewares have changed it; None when one of them has stopped it.
 
     Raises EnqueueError: that of a middleware, or one caused by what else a middleware raised.
     """
-    for entry in entries:
+    for link in links:
         try:
-            answer = entry(job)
+            answer = link(job)
         except EnqueueError:
             raise
         except Exception as error:
             raise EnqueueError(
-                f"{job.name}: the client middleware {name_of(entry.middleware)} failed: {error}"
+                f"{job.name}: the client middleware {name_of(link.middleware)} failed: {error}"
             ) from error
         if answer is None:
             logger.info(
                 "stopped by a client middleware: jid=%s job=%s middleware=%s",
-                *(job.jid, job.name, name_of(entry.middleware)),
+                *(job.jid, job.name, name_of(link.middleware)),
             )
             return None
-        _check(job, answer, entry)
+        _check(job, answer, link)
         job = answer
     return job
 
@@ -77,7 +77,7 @@ def payload_fields(job: OutgoingJob, before: Mapping[str, Any]) -> dict[str, Any
     return {**fields, **job.fields}
 
 
-def _check(job: OutgoingJob, answer: Any, entry: Entry) -> None:
+def _check(job: OutgoingJob, answer: Any, link: Link) -> None:
     problem = (
         _problem_of_call(job, answer) or _problem_of_payload(answer)
         if isinstance(answer, OutgoingJob)
@@ -85,7 +85,7 @@ def _check(job: OutgoingJob, answer: Any, entry: Entry) -> None:
     )
     if problem:
         raise EnqueueError(
-            f"{job.name}: the client middleware {name_of(entry.middleware)} {problem}"
+            f"{job.name}: the client middleware {name_of(link.middleware)} {problem}"
         )
 
 

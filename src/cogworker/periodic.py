@@ -4,12 +4,12 @@ An ``Entry`` is a schedule with a job and its arguments, as it was declared: in 
 configuration. Its id tells it from all others, in every process.
 """
 
-import difflib
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, Literal
 
+from cogworker._hints import did_you_mean
 from cogworker.schedules import Cron, Every, Schedule
 
 
@@ -97,6 +97,5 @@ def _others(options: Mapping[str, Any]) -> dict[str, Any]:
 
 def _check_option(name: str) -> None:
     if name not in OPTIONS:
-        near = difflib.get_close_matches(name, OPTIONS, 1)
-        hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(OPTIONS)}"
+        hint = did_you_mean(name, OPTIONS, f"there are {', '.join(OPTIONS)}")
         raise ValueError(f"there is no option {name}; {hint}")

@@ -6,11 +6,12 @@ from typing import Any, NamedTuple
 
 from cogworker import clock
 from cogworker._engine import books
+from cogworker._kinds import checked, whole
 from cogworker.app import Cogworker
 from cogworker.errors import CogworkerError
 from cogworker.features import figures
 from cogworker.features.figures import JobClass, RunsOfDay, Throughput
-from cogworker.features.history import Status
+from cogworker.features.history import RunStatus
 from cogworker.features.logged import (
     RANKS,
     UNREADABLE,
@@ -21,6 +22,7 @@ from cogworker.features.logged import (
     read_attempt,
     read_run,
 )
+from cogworker.job import Job, name_of_job
 from cogworker.payload import encode
 
 MOST_RUNS_A_PAGE = 1000
@@ -34,7 +36,7 @@ MOST_HOURS = 24
 MOST_DAYS = 400
 
 
-class Page(NamedTuple):
+class RunPage(NamedTuple):
     """Some runs of the run log, the newest first.
 
     ``before`` is what to pass for the next page, None when there is none; a page may have fewer
@@ -67,22 +69,23 @@ class Records:
 
     def history(
         self,
-        status: Status | None = None,
+        status: RunStatus | None = None,
         *,
-        job: str | None = None,
+        job: str | Job[..., Any] | None = None,
         jid: str | None = None,
         tag: str | None = None,
         before: str | None = None,
         limit: int = 50,
-    ) -> Page:
+    ) -> RunPage:
         """A page of the run log: of the runs that succeeded, or failed, or all.
 
-        ``job`` is the name of a job, ``jid`` the id of one. Runs that are logged meanwhile do not
-        shift the pages.
+        ``job`` is a job or its name, ``jid`` the id of one, ``tag`` one of its tags. Runs that are
+        logged meanwhile do not shift the pages.
         """
         if status not in (None, *RANKS):
             raise CogworkerError(f"status must be 'success', 'failed' or None, not {status!r:.100}")
-        _check("limit", limit, MOST_RUNS_A_PAGE)
+        checked(whole(1, MOST_RUNS_A_PAGE), "limit", limit)
+        job = None if job is None else name_of_job(job)
         place = None if before is None else _place(before)
         search = _Search(self._newest, place, _needles(job, jid, tag))
         ranks = [rank for rank, name in enumerate(RANKS) if status in (None, name)]
@@ -93,8 +96,8 @@ class Records:
                 runs.append(run)
             search.decoded += raw != b""
             if len(runs) == limit or search.has_seen_enough:
-                return Page(runs, str(at))
-        return Page(runs, None)
+                return RunPage(runs, str(at))
+        return RunPage(runs, None)
 
     def history_size(self) -> HistorySize:
         """How many runs are kept. Some may be older than ``history_max_age``: nobody is shown them.
@@ -117,7 +120,7 @@ class Records:
 
     def throughput_by_minute(self, minutes: int = 60) -> list[Throughput]:
         """A row for each of the last minutes, the oldest first, the running one included."""
-        _check("minutes", minutes, MOST_HOURS * 60)
+        checked(whole(1, MOST_HOURS * 60), "minutes", minutes)
         now = clock.wall()
         first = (int(now) // 60 - minutes + 1) * 60
         wanted = list(range(first // 3600, int(now) // 3600 + 1))
@@ -126,7 +129,7 @@ class Records:
 
     def runs_by_day(self, days: int = 30) -> list[RunsOfDay]:
         """A row for each of the last days in UTC, the oldest first, today included."""
-        _check("days", days, MOST_DAYS)
+        checked(whole(1, MOST_DAYS), "days", days)
         wanted = figures.days_until(clock.wall(), days)
         names = [self._keys.runs_of_day(day.isoformat()) for day in wanted]
         rows = self._run(books.hashes(names, figures.OUTCOMES))
@@ -168,7 +171,7 @@ class Records:
         return max(0, newest[0].number - oldest[0].number + first)
 
     def _hours(self, hours: int) -> list[int]:
-        _check("hours", hours, MOST_HOURS)
+        checked(whole(1, MOST_HOURS), "hours", hours)
         return figures.hours_until(clock.wall(), hours)
 
     def _hashes_of(self, hours: list[int]) -> list[str]:
@@ -242,8 +245,3 @@ def _place(text: str) -> Place:
         raise CogworkerError(
             f"before must be what the page before says, not {text!r:.100}"
         ) from None
-
-
-def _check(name: str, number: Any, most: int) -> None:
-    if type(number) is not int or not 1 <= number <= most:
-        raise CogworkerError(f"{name} must be a whole number from 1 to {most}, not {number!r:.100}")

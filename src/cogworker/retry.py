@@ -22,8 +22,8 @@ LONG_DELAY_S = 365 * 86400
 MOST_DELAY_S = 100.0 * LONG_DELAY_S
 """No job waits longer: a payload may say that it has failed 10**80 times."""
 
-DelayFunction = Callable[[int, BaseException], float]
-"""From the number of the retry (1 is the first) and the error to seconds."""
+DelayFunction = Callable[[int, BaseException], float | timedelta]
+"""From the number of the retry (1 is the first) and the error to a delay."""
 
 RetryIn = Callable[..., Any]
 """From the number of the retry, the error, and, if it takes a third, the run, to an answer."""
@@ -64,8 +64,8 @@ class RetryPolicy:
     """Which failures of a job are retried, how often, and when.
 
     ``max_retries`` retries make ``max_retries + 1`` runs; then the job is dead. ``delay`` is a
-    function from the retry's number and the error to seconds, or a sequence of seconds whose last
-    entry serves all later retries. No delay is longer than ``max_delay``, in seconds, nor than 100
+    function from the retry's number and the error to seconds or a timedelta, or a sequence of them
+    whose last one serves all later retries. No delay is longer than ``max_delay``, nor than 100
     years. ``jitter``, 0 to 1, is the part of a delay that is left to chance: with 0.2 it lasts
     between 80 and 100 % of what it would be.
 
@@ -75,8 +75,8 @@ class RetryPolicy:
     """
 
     max_retries: int = DEFAULT_MAX_RETRIES
-    delay: DelayFunction | Sequence[float] = default_delay
-    max_delay: float | None = None
+    delay: DelayFunction | Sequence[float | timedelta] = default_delay
+    max_delay: float | timedelta | None = None
     jitter: float = 0.0
     retry_on: Errors | None = None
     give_up_on: Errors = ()
@@ -85,16 +85,14 @@ class RetryPolicy:
     def __post_init__(self) -> None:
         if type(self.max_retries) is not int or self.max_retries < 0:
             raise ValueError(f"max_retries must be 0 or more, not {self.max_retries!r}")
-        if not callable(self.delay) and (
-            not isinstance(self.delay, list | tuple)
-            or not self.delay
-            or not all(_is_delay(delay) for delay in self.delay)
-        ):
+        if not callable(self.delay):
+            object.__setattr__(self, "delay", _delays(self.delay))
+        most_s = clock.seconds_of(self.max_delay)
+        if most_s is not None and not _is_delay(most_s):
             raise ValueError(
-                f"delay must be a function or a list of seconds, each 0 or more, not {self.delay!r}"
+                f"max_delay must be seconds, 0 or more, or a timedelta, not {self.max_delay!r}"
             )
-        if self.max_delay is not None and not _is_delay(self.max_delay):
-            raise ValueError(f"max_delay must be seconds, 0 or more, not {self.max_delay!r}")
+        object.__setattr__(self, "max_delay", most_s)
         if not _is_delay(self.jitter) or self.jitter > 1:
             raise ValueError(f"jitter must be between 0 and 1, not {self.jitter!r}")
         for name in ("retry_on", "give_up_on", "discard_on"):
@@ -112,7 +110,7 @@ class RetryPolicy:
 
     def delay_before(self, retry: int, error: BaseException) -> float:
         """Seconds before retry number ``retry``; a function that fails gets the default delay."""
-        most_s = MOST_DELAY_S if self.max_delay is None else float(self.max_delay)
+        most_s = MOST_DELAY_S if self.max_delay is None else clock.seconds_of(self.max_delay)
         delay_s = min(self._plain_delay(retry, error), most_s, MOST_DELAY_S)
         if self.jitter:  # downwards, or all that are cut to max_delay would come back together
             delay_s *= random.uniform(1 - self.jitter, 1)  # noqa: S311 - only spreads the load
@@ -120,9 +118,10 @@ class RetryPolicy:
 
     def _plain_delay(self, retry: int, error: BaseException) -> float:
         if not callable(self.delay):
-            return float(self.delay[min(retry, len(self.delay)) - 1])
+            delay_s: float = clock.seconds_of(self.delay[min(retry, len(self.delay)) - 1])
+            return delay_s
         try:
-            delay = self.delay(retry, error)
+            delay = clock.seconds_of(self.delay(retry, error))
         except BaseException:  # the job's own code: it may raise SystemExit
             logger.exception("the delay function failed: retry=%d takes the default delay", retry)
             return default_delay(retry)
@@ -227,8 +226,7 @@ def _answer(ask: Callable[[], Any], retry: int, label: str) -> Verdict | None:
     except BaseException:  # the job's own code: it may raise SystemExit
         logger.exception("retry_in failed, the policy decides: retry=%d %s", retry, label)
         return None
-    if isinstance(answer, timedelta):
-        answer = answer.total_seconds()
+    answer = clock.seconds_of(answer)
     if answer is None or _is_word(answer, "default"):
         return None
     if _is_word(answer, "dead"):
@@ -281,6 +279,16 @@ def _shown(answer: object) -> str:
 def _warn_of_long(retry: int, delay_s: float) -> None:
     if delay_s > LONG_DELAY_S:
         logger.warning("retry=%d is more than a year away: delay_s=%.0f", retry, delay_s)
+
+
+def _delays(given: Any) -> tuple[float, ...]:
+    if isinstance(given, list | tuple) and given:
+        delays_s = [clock.seconds_of(delay) for delay in given]
+        if all(map(_is_delay, delays_s)):
+            return tuple(map(float, delays_s))
+    raise ValueError(
+        f"delay must be a function or a list of seconds or timedeltas, 0 or more, not {given!r}"
+    )
 
 
 def _is_delay(delay: Any) -> bool:

@@ -8,15 +8,15 @@ is due once: right after the gap, if its time is left out, and the first time, i
 Any other line goes by what the clock shows, as often as it shows it. That is Debian's cron.
 """
 
-import difflib
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta, tzinfo
-from typing import Any, Protocol
+from typing import Protocol
 from zoneinfo import ZoneInfo, available_timezones
 
 from cronsim import CronSim, CronSimError
 
 from cogworker import clock
+from cogworker._hints import did_you_mean
 
 ALIASES = {
     "@yearly": "0 0 1 1 *",
@@ -56,7 +56,7 @@ class Every:
     """An interval: whole multiples of it since the epoch. Raises ValueError."""
 
     def __init__(self, interval: object) -> None:
-        seconds: Any = interval.total_seconds() if isinstance(interval, timedelta) else interval
+        seconds = clock.seconds_of(interval)
         if not clock.is_seconds(seconds) or seconds != int(seconds) or seconds < 1:
             raise ValueError(
                 f"every must be a whole number of seconds from 1 on, or such a timedelta, "
@@ -202,8 +202,7 @@ def _checked_zone(zone: object) -> str | None:
     with suppress(KeyError, ValueError, OSError):  # OSError: it is the name of a folder of zones
         if isinstance(name, str):
             return ZoneInfo(name).key
-    near = difflib.get_close_matches(str(name)[:100], sorted(available_timezones()), 1)
-    hint = f"did you mean {near[0]}?" if near else "an example is Europe/Berlin"
+    hint = did_you_mean(str(name), sorted(available_timezones()), "an example is Europe/Berlin")
     raise ValueError(f"there is no time zone {name!r:.100}; {hint}")
 
 

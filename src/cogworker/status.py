@@ -70,7 +70,7 @@ class JobStatus:
         if self.state == FAILED:
             raise JobFailed(self.jid, self.name, self.error_class, self.error_message)
         if self.state == CANCELLED:
-            raise JobCancelled(self.jid, self.name, self.error_message)
+            raise JobCancelled(self.jid, self.name, self.error_class, self.error_message)
         if self.no_result is not None:
             raise ResultNotKept(self.jid, self.name, self.no_result)
         return self.result

@@ -84,17 +84,36 @@ def test_jobs_are_found_by_what_they_are(look, job, app):
     jobs = look.jobs_in("default")
 
     assert len(jobs) == 5
-    assert [entry.jid for entry in jobs.each(name="greet")] == [tagged, *reversed(jids)]
+    assert [entry.jid for entry in jobs.each(job="greet")] == [tagged, *reversed(jids)]
+    assert [entry.jid for entry in jobs.each(job=job)] == [tagged, *reversed(jids)]
     assert [entry.jid for entry in jobs.each(tag="nightly")] == [tagged]
     assert [entry.jid for entry in jobs.each(tag="ü")] == [tagged]
     assert [entry.name for entry in jobs.each(text="größe")] == ["Ruby::Job"]
-    assert [entry.name for entry in jobs.each(name="Ruby::Job", tag="night")] == ["Ruby::Job"]
-    assert list(jobs.each(name="greet", tag="night")) == []
+    assert [entry.name for entry in jobs.each(job="Ruby::Job", tag="night")] == ["Ruby::Job"]
+    assert list(jobs.each(job="greet", tag="night")) == []
     found = jobs.find(jids[1])
     assert found.payload["args"] == [1]
     assert (found.name, found.tags, found.queue, found.at) == ("greet", (), "default", None)
     assert jobs.find("0" * 24) is None
     assert jobs.find(jids[1][:-1]) is None
+
+
+@pytest.mark.parametrize(
+    ("given", "complaint"),
+    [
+        ({"limit": 0}, "limit must be a whole number from 1 to 500, not 0"),
+        ({"limit": 501}, "limit must be a whole number from 1 to 500, not 501"),
+        ({"limit": "3"}, "limit must be a whole number from 1 to 500, not '3'"),
+        ({"start": 100}, "start must be the end of the page before, not 100"),
+        ({"job": 5}, "a job is given by its name, or itself, not by 5"),
+        ({"tag": b"t"}, "tag must be a text, not b't'"),
+        ({"jid": 7}, "jid must be a text, not 7"),
+        ({"text": ["a"]}, "text must be a text, not"),
+    ],
+)
+def test_what_can_t_be_looked_for_is_told(given, complaint, look):
+    with pytest.raises(CogworkerError, match=complaint):
+        look.jobs("dead").page(**given)
 
 
 def test_jobs_come_in_pages(look, job):

@@ -122,7 +122,7 @@ def test_what_has_caused_an_error_in_the_application_is_shown(tmp_path):
         (["swarm", "-r", "a", "more"], "to name the application: -r more"),
         (["wroker"], "there is no command 'wroker'; did you mean worker?"),
         (["swam"], "did you mean swarm?"),
-        (["frobnicate"], "No such command 'frobnicate'"),
+        (["frobnicate"], "there is no command 'frobnicate'; there are demo, health"),
     ],
 )
 def test_what_belongs_elsewhere_is_told_where(tmp_path, arguments, says):

@@ -221,7 +221,7 @@ class TestPages:
 
         assert look.history(before=page.before) == ([], None)
 
-    def test_filters(self, look, log):
+    def test_filters(self, app, look, log):
         log("j1", "j2", name="mail", tags=["red", "x"])
         log("j2", name="mail", failed=True)
         log("j3", name="b", tags=["red"], args=["mail", "j2"])
@@ -230,6 +230,7 @@ class TestPages:
             return [(run.jid, run.status) for run in pages(look, **wanted)]
 
         assert found(job="mail") == [("j2", "failed"), ("j2", "success"), ("j1", "success")]
+        assert found(job=app.job(name="mail")(print)) == found(job="mail")
         assert found(jid="j2") == [("j2", "failed"), ("j2", "success")]
         assert found(tag="red") == [("j3", "success"), ("j2", "success"), ("j1", "success")]
         assert found(tag="red", job="mail", jid="j1") == [("j1", "success")]

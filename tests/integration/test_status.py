@@ -22,6 +22,7 @@ from cogworker import (
     Reschedule,
     ResultNotKept,
     ResultTimeout,
+    RetryPolicy,
     current_job,
 )
 from cogworker._worker import notes
@@ -150,6 +151,10 @@ class TestResults:
         def drops():
             raise Discard("not needed")
 
+        @app.job(status=True, retry=RetryPolicy(discard_on=(ValueError,)))
+        def worthless():
+            raise ValueError("no")
+
         @app.job(status=True, expires_in=1e-6)
         def late(): ...
 
@@ -162,8 +167,11 @@ class TestResults:
             with pytest.raises(JobFailed, match="ValueError: no") as caught:
                 app.result(fails.enqueue(), 10)
             assert (caught.value.error_class, caught.value.error_message) == ("ValueError", "no")
-            with pytest.raises(JobCancelled, match="not needed"):
+            with pytest.raises(JobCancelled, match=r"was cancelled: not needed$"):
                 app.result(drops.enqueue(), 10)
+            with pytest.raises(JobCancelled, match=r"was cancelled: ValueError: no$") as dropped:
+                app.result(worthless.enqueue(), 10)
+            assert (dropped.value.error_class, dropped.value.reason) == ("ValueError", "no")
             with pytest.raises(JobCancelled, match="too late"):
                 app.result(late.enqueue(), 10)
             with pytest.raises(JobFailed, match="no job is named"):

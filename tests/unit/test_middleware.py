@@ -79,9 +79,9 @@ def test_further_arguments_are_passed_and_replaced():
         return job
 
     chain.add(note, 1, key=2)
-    send_through(chain.entries, JOB)
+    send_through(chain.links, JOB)
     chain.add(note, 3)
-    send_through(chain.entries, JOB)
+    send_through(chain.links, JOB)
 
     assert seen == [((1,), {"key": 2}), ((3,), {})]
 
@@ -142,7 +142,7 @@ def test_each_gets_what_the_one_before_has_answered():
         lambda job: replace(job, args=(*job.args, 3)).with_fields(trace="x"),
     )
 
-    changed = send_through(chain.entries, JOB)
+    changed = send_through(chain.links, JOB)
 
     assert changed.args == (1, 2, 3)
     assert changed.fields == {"trace": "x"}
@@ -153,7 +153,7 @@ def test_none_stops_the_job_and_those_after_it(caplog):
     caplog.set_level("INFO")
     chain = chain_of(lambda job: None, lambda job: pytest.fail("asked"))
 
-    assert send_through(chain.entries, JOB) is None
+    assert send_through(chain.links, JOB) is None
     assert "stopped by a client middleware: jid=1 job=job middleware=" in caplog.text
 
 
@@ -170,13 +170,13 @@ def test_a_change_that_can_t_be_is_refused(change):
     chain = chain_of(lambda job: replace(job, **change))
 
     with pytest.raises(EnqueueError, match=r"job: the client middleware .*lambda"):
-        send_through(chain.entries, JOB)
+        send_through(chain.links, JOB)
 
 
 @pytest.mark.parametrize("answer", [True, {}, "job"])
 def test_an_answer_that_is_no_job_is_refused(answer):
     with pytest.raises(EnqueueError, match="answers with the job or None"):
-        send_through(chain_of(lambda job: answer).entries, JOB)
+        send_through(chain_of(lambda job: answer).links, JOB)
 
 
 def test_what_a_middleware_raises_refuses_the_job():
@@ -184,7 +184,7 @@ def test_what_a_middleware_raises_refuses_the_job():
         raise PermissionError("not you")
 
     with pytest.raises(EnqueueError, match=r"test_middleware.*fails failed: not you") as caught:
-        send_through(chain_of(fails).entries, JOB)
+        send_through(chain_of(fails).links, JOB)
     assert isinstance(caught.value.__cause__, PermissionError)
 
     class TooMany(EnqueueError):
@@ -194,7 +194,7 @@ def test_what_a_middleware_raises_refuses_the_job():
         raise TooMany
 
     with pytest.raises(TooMany):
-        send_through(chain_of(refuses).entries, JOB)
+        send_through(chain_of(refuses).links, JOB)
 
 
 def test_a_pushed_payload_is_the_same_when_nobody_changes_it():

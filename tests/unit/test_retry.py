@@ -63,6 +63,21 @@ def test_a_list_of_delays_must_hold_seconds(delay):
         RetryPolicy(delay=delay)
 
 
+def test_delays_may_be_timedeltas():
+    minute = timedelta(minutes=1)
+    error = ValueError()
+
+    listed = RetryPolicy(delay=(minute, 5, 2 * minute), max_delay=timedelta(seconds=90))
+    asked = RetryPolicy(delay=lambda retry, error: retry * minute)
+
+    assert [listed.delay_before(retry, error) for retry in (1, 2, 3)] == [60, 5, 90]
+    assert asked.delay_before(2, error) == 120
+    with pytest.raises(ValueError, match="delay must be"):
+        RetryPolicy(delay=(-minute,))
+    with pytest.raises(ValueError, match="max_delay must be"):
+        RetryPolicy(max_delay=-minute)
+
+
 @pytest.mark.parametrize("retries", [-1, 2.5, True, "1"])
 def test_max_retries_must_be_a_whole_number(retries):
     with pytest.raises(ValueError, match="max_retries must be 0 or more"):

@@ -1,6 +1,7 @@
 """The status of jobs: what each event writes, what a run may say of itself, what is read."""
 
 import threading
+from datetime import timedelta
 from fractions import Fraction
 from math import inf, nan
 
@@ -398,12 +399,14 @@ class TestReading:
 
 
 class TestOption:
-    @pytest.mark.parametrize("status", [0, -1, nan, "yes", None, 1e12])
+    @pytest.mark.parametrize("status", [0, -1, nan, "yes", None, 1e12, timedelta(0)])
     def test_is_checked(self, status):
         with pytest.raises(DeclarationError, match="status must be True, False, or a number"):
             Cogworker().job(status=status)(lambda: None)
 
-    @pytest.mark.parametrize(("status", "sent"), [(True, 60.0), (5, 5), (2.5, 2.5)])
+    @pytest.mark.parametrize(
+        ("status", "sent"), [(True, 60.0), (5, 5), (2.5, 2.5), (timedelta(minutes=1), 60)]
+    )
     def test_travels_in_seconds(self, status, sent):
         app = Cogworker(status_ttl=60)
         declared = app.job(name="n", status=status)(lambda: None)

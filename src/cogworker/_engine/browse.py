@@ -50,14 +50,14 @@ class Part(NamedTuple):
 def page(
     keys: Keys, place: Place | Queue, start: Cursor, limit: int, texts: Sequence[bytes] = ()
 ) -> Command[Part]:
-    """Find up to ``limit`` entries of a queue, or of a set, that have all the texts.
+    """Find up to ``limit`` entries, 500 at most, of a queue, or of a set, that have all the texts.
 
     It may find none and yet not be at the end.
     """
     order = "falling" if place is Place.DEAD else "rising"
     if isinstance(place, Queue):
         order = "newest"
-    args: list[Word] = [order, max(1, min(limit, MOST_FOUND)), *start, len(texts), *texts]
+    args: list[Word] = [order, limit, *start, len(texts), *texts]
     return Command("page", scripts.PAGE, (_key(keys, place),), args, _read)
 
 

@@ -13,7 +13,7 @@ from contextlib import AsyncExitStack, ExitStack
 from typing import Any
 
 from cogworker._worker.delivery import Delivery
-from cogworker.middleware import Entry, JobRun, name_of
+from cogworker.middleware import JobRun, Link, name_of
 from cogworker.payload import NO_KWARGS, failures
 
 logger = logging.getLogger("cogworker.worker")
@@ -41,47 +41,47 @@ def ended_run_of(delivery: Delivery) -> JobRun:
     return run
 
 
-def run_inside(entries: Sequence[Entry], run: JobRun, call: Callable[[], Any]) -> Any:
+def run_inside(links: Sequence[Link], run: JobRun, call: Callable[[], Any]) -> Any:
     """Call a plain job inside middlewares; those that are only for ``async`` jobs are left out."""
     with ExitStack() as stack:
-        for entry in entries:
-            manager = entry(run)
+        for link in links:
+            manager = link(run)
             if hasattr(type(manager), "__enter__"):
                 stack.enter_context(manager)
             elif hasattr(type(manager), "__aenter__"):
-                _tell_left_out(entry, run)
+                _tell_left_out(link, run)
             elif manager is not None:
-                raise _not_a_manager(entry, manager)
+                raise _not_a_manager(link, manager)
         return call()
     return None  # one of them has swallowed what the job raised
 
 
 async def run_inside_async(
-    entries: Sequence[Entry], run: JobRun, call: Callable[[], Awaitable[Any]]
+    links: Sequence[Link], run: JobRun, call: Callable[[], Awaitable[Any]]
 ) -> Any:
     """Call an ``async`` job inside middlewares, plain ones too."""
     async with AsyncExitStack() as stack:
-        for entry in entries:
-            manager = entry(run)
+        for link in links:
+            manager = link(run)
             if hasattr(type(manager), "__aenter__"):
                 await stack.enter_async_context(manager)
             elif hasattr(type(manager), "__enter__"):
                 stack.enter_context(manager)
             elif manager is not None:
-                raise _not_a_manager(entry, manager)
+                raise _not_a_manager(link, manager)
         return await call()
     return None  # one of them has swallowed what the job raised
 
 
-def _not_a_manager(entry: Entry, manager: object) -> TypeError:
+def _not_a_manager(link: Link, manager: object) -> TypeError:
     return TypeError(
-        f"the server middleware {name_of(entry.middleware)} must answer with a context manager "
+        f"the server middleware {name_of(link.middleware)} must answer with a context manager "
         f"or None, not {type(manager).__qualname__}"
     )
 
 
-def _tell_left_out(entry: Entry, run: JobRun) -> None:
-    name = name_of(entry.middleware)
+def _tell_left_out(link: Link, run: JobRun) -> None:
+    name = name_of(link.middleware)
     if name not in _told:
         _told.add(name)
         logger.warning(

@@ -24,7 +24,7 @@ from cogworker._worker.notes import Notes
 from cogworker.errors import Discard, InvalidPayload, UnknownJob
 from cogworker.features.transitions import Transitions
 from cogworker.job import Job, running
-from cogworker.middleware import Chain, Entry, JobRun, ServerMiddleware
+from cogworker.middleware import Chain, JobRun, Link, ServerMiddleware
 
 logger = logging.getLogger("cogworker.worker")
 
@@ -96,7 +96,7 @@ class Performer:
     def perform(self, delivery: Delivery) -> Move | None:
         """Run a plain function here; only an interrupt that comes after the run gets out."""
         try:
-            if self._middlewares.entries:
+            if self._middlewares.links:
                 result = Context().run(self._perform_inside, delivery)
             else:
                 call = self._prepare(delivery)
@@ -115,7 +115,7 @@ class Performer:
     async def perform_async(self, delivery: Delivery) -> Move | None:
         """Run an ``async`` function here, in a task of its own."""
         try:
-            if self._middlewares.entries:
+            if self._middlewares.links:
                 result = await self._perform_inside_async(delivery)
             else:
                 call = self._prepare(delivery)
@@ -148,7 +148,7 @@ class Performer:
 
     def _perform_inside(self, delivery: Delivery) -> Any:
         """Run a plain function inside the server middlewares."""
-        prepared, entries = self._prepare_inside(delivery)
+        prepared, links = self._prepare_inside(delivery)
 
         def call() -> Any:
             inner = prepared.call()
@@ -158,30 +158,30 @@ class Performer:
                 raise _not_awaited(inner, result)
             return result
 
-        return run_inside(entries, prepared.run, call)
+        return run_inside(links, prepared.run, call)
 
     async def _perform_inside_async(self, delivery: Delivery) -> Any:
         """Run an ``async`` function inside the server middlewares."""
-        prepared, entries = self._prepare_inside(delivery)
+        prepared, links = self._prepare_inside(delivery)
 
         async def call() -> Any:
             inner = prepared.call()
             delivery.begin()
             return await inner.function(*inner.args, **inner.kwargs)
 
-        return await run_inside_async(entries, prepared.run, call)
+        return await run_inside_async(links, prepared.run, call)
 
-    def _prepare_inside(self, delivery: Delivery) -> tuple["_Prepared", Sequence[Entry]]:
+    def _prepare_inside(self, delivery: Delivery) -> tuple["_Prepared", Sequence[Link]]:
         run = run_of(delivery)
         skipped = () if delivery.job is None else delivery.job.options.skip_middleware
-        entries = self._middlewares.without(skipped) if skipped else self._middlewares.entries
+        links = self._middlewares.without(skipped) if skipped else self._middlewares.links
         running.set(delivery)
         try:
             call = self._prepare(delivery)
         except BaseException as error:  # the middlewares shall see it
-            return _Prepared(run, None, error), entries
+            return _Prepared(run, None, error), links
         run.args, run.kwargs = call.args, call.kwargs
-        return _Prepared(run, call, None), entries
+        return _Prepared(run, call, None), links
 
     def _log_success(self, delivery: Delivery) -> None:
         if not logger.isEnabledFor(logging.DEBUG):

@@ -162,10 +162,10 @@ class Settlements:
 
     def _in_order(self, moves: list[Move]) -> list[Move]:
         """All that goes back to the front of queues as one, so that it keeps its order there."""
-        back = [move for move in moves if isinstance(move.target, Queue) and move.target.front]
+        back = [move for move in moves if _goes_to_front(move)]
         if len(back) < 2:
             return moves
-        others = [move for move in moves if move not in back]
+        others = [move for move in moves if not _goes_to_front(move)]
         return [*others, *in_order(back)]
 
 
@@ -175,6 +175,10 @@ def _log_lost(tag: bytes, delivery: Delivery | None) -> None:
         payload.label(delivery.envelope) if delivery else "",
         tag.decode("utf-8", "backslashreplace"),
     )
+
+
+def _goes_to_front(move: Move) -> bool:
+    return isinstance(move.target, Queue) and move.target.front
 
 
 def _tags(move: Move) -> Sequence[bytes]:

@@ -1,11 +1,11 @@
 """The command ``cogworker``: one module a subcommand."""
 
-import difflib
 import importlib
 import sys
 
 import click
 
+from cogworker._hints import did_you_mean
 from cogworker._version import __version__
 from cogworker.errors import CogworkerError
 
@@ -32,9 +32,9 @@ class Subcommands(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         """The command that is meant, or an error that says which one may be."""
-        near = difflib.get_close_matches(args[0], self.NAMES, n=1)
-        if args[0] not in self.NAMES and near:
-            ctx.fail(f"there is no command {args[0]!r}; did you mean {near[0]}?")
+        if args[0] not in self.NAMES:
+            hint = did_you_mean(args[0], self.NAMES, f"there are {', '.join(self.NAMES)}")
+            ctx.fail(f"there is no command {args[0]!r}; {hint}")
         return super().resolve_command(ctx, args)
 
 

@@ -15,15 +15,21 @@ from msgspec import UNSET, Raw, UnsetType
 from cogworker._engine.effects import Effect, log
 from cogworker._redis.keys import Keys
 from cogworker.features.event import Event, Kind
-from cogworker.payload import NO_KWARGS, Envelope, encode, failures, tags
+from cogworker.payload import (
+    MOST_TAG_CHARACTERS,
+    MOST_TAGS,
+    NO_KWARGS,
+    Envelope,
+    encode,
+    failures,
+    tags,
+)
 
-Status = Literal["success", "failed"]
+RunStatus = Literal["success", "failed"]
 
 MOST_ARGS_BYTES = 10_000
 """Larger arguments are not kept, but for the beginning of them."""
 MOST_EXCERPT_CHARACTERS = 1_000
-MOST_TAGS = 20
-MOST_TAG_CHARACTERS = 100
 MOST_BACKTRACE_CHARACTERS = 20_000
 """Of a stack trace its end is kept: 50,000 failures are to fit into memory."""
 
@@ -36,7 +42,7 @@ _OUTCOMES = {
 }
 
 
-class Entry(msgspec.Struct, gc=False, omit_defaults=True):
+class HistoryEntry(msgspec.Struct, gc=False, omit_defaults=True):
     """A run as it lies in the log, which tells its status; what has its default is left out.
 
     Times are in epoch seconds, by the worker's clock.
@@ -86,10 +92,10 @@ class History:
         return (Effect(self._failure, (encode(entry),)),)
 
 
-def entry_of(job: Envelope, queue: str, started_at: float, ran_s: float) -> Entry:
+def entry_of(job: Envelope, queue: str, started_at: float, ran_s: float) -> HistoryEntry:
     """A run that succeeded."""
     args, finished_at = job.args, started_at + ran_s
-    entry = Entry(job.jid, job.class_, queue, args, started_at, finished_at)
+    entry = HistoryEntry(job.jid, job.class_, queue, args, started_at, finished_at)
     if job.retry_count:
         entry.attempt = failures(job) + 1
     if job.tags:
@@ -103,7 +109,7 @@ def entry_of(job: Envelope, queue: str, started_at: float, ran_s: float) -> Entr
     return entry
 
 
-def _add_error(entry: Entry, error: dict[str, Any]) -> None:
+def _add_error(entry: HistoryEntry, error: dict[str, Any]) -> None:
     entry.error_class = error["error_class"]
     entry.error_message = error["error_message"]
     lines: list[str] = error["error_backtrace"]
