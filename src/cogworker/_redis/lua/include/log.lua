@@ -1,4 +1,4 @@
--- @include clock
+-- @include places
 -- @include verbs
 -- The verb that logs. What all jobs of a call have to say goes into one entry of a stream, because
 -- an entry for each job would cost more than all the rest of its move; what the jobs of a group say
