@@ -5,16 +5,15 @@ from collections.abc import Iterator, Sequence
 from typing import Any, Literal, NamedTuple
 
 from cogworker._engine import control, look
-from cogworker._engine.control import Answer, Pause
+from cogworker._engine.control import Answer
 from cogworker._engine.look import Lock
 from cogworker._engine.places import Place, Queue
-from cogworker._engine.replies import text
 from cogworker._kinds import Refusal, check_queue_name
 from cogworker._redis.command import Command
-from cogworker._worker.facts import host_of
 from cogworker.app import Cogworker
 from cogworker.errors import CogworkerError, RedisError
 from cogworker.jobs_at import JobsAt
+from cogworker.live import Live
 from cogworker.published import PeriodicEntry, Published, RunNow
 from cogworker.records import Records
 
@@ -50,15 +49,7 @@ class DeadJob(NamedTuple):
 _SETS = {"scheduled": Place.SCHEDULE, "retrying": Place.RETRY, "dead": Place.DEAD}
 
 
-class Beat(NamedTuple):
-    """How long ago a worker has last said that it lives, on the server's clock."""
-
-    worker: str
-    host: str
-    age_s: float
-
-
-class Inspector(Records):
+class Inspector(Live, Records):
     """Looks at one installation, its records (``Records``) included, and steers it.
 
     ``by`` says who steers; it is stored and logged. Every method raises RedisUnavailable and
@@ -66,7 +57,8 @@ class Inspector(Records):
     """
 
     def __init__(self, app: Cogworker) -> None:
-        super().__init__(app)
+        Live.__init__(self, app)
+        Records.__init__(self, app)
         self._app = app
         self._published = Published(app.client)
 
@@ -76,22 +68,13 @@ class Inspector(Records):
         workers = self._run(look.workers(self._keys))
         return Stats(*self._run(look.stats(self._keys, queues, workers)))
 
-    def workers(self) -> Sequence[str]:
+    def identities(self) -> Sequence[str]:
         """The identities of all workers that are alive or not yet rescued."""
         return self._run(look.workers(self._keys))
-
-    def beats(self) -> Sequence[Beat]:
-        """The last beats of the same workers."""
-        beats = self._run(look.beats(self._keys))
-        return [Beat(text(name), host_of(text(name)), age_s) for name, age_s in beats]
 
     def held(self, worker: str) -> int:
         """How many jobs a worker has in flight."""
         return self._run(look.stats(self._keys, [], [worker]))[5]
-
-    def is_present(self, worker: str) -> bool:
-        """Whether a worker's presence has not expired."""
-        return self._run(look.present(self._keys, worker))
 
     def waiting(self, queue: str, limit: int = 100) -> Sequence[bytes]:
         """Payloads in a queue, the next to be taken first."""
@@ -128,12 +111,6 @@ class Inspector(Records):
         """Have workers take from a queue again; answers whether that changed anything."""
         return self._pause_queue(queue, False, by)
 
-    def paused_queues(self) -> dict[str, Pause]:
-        """The paused queues, with who paused them and when, as far as that is known."""
-        known = self._run(control.pauses(self._keys))
-        names = self._run(control.paused_queues(self._keys))
-        return {name: known.get(name, Pause("", None)) for name in names}
-
     def pause_intake(self, by: str = "") -> bool:
         """Have no worker take any job, also those that start later.
 
@@ -147,10 +124,6 @@ class Inspector(Records):
         Answers whether that changed anything.
         """
         return self._steer(control.pause_intake(self._keys, False, by))
-
-    def intake(self) -> Pause | None:
-        """Who paused the intake, and when; None while it is open."""
-        return self._run(control.intake(self._keys))
 
     def quiet_worker(self, worker: str, by: str = "") -> Answer:
         """Have one worker, by its identity, take no more jobs; it finishes what runs.
@@ -177,7 +150,7 @@ class Inspector(Records):
         """
         answers: dict[str, Answer] = {}
         problem: RedisError | None = None
-        for worker in self.workers():
+        for worker in self.identities():
             try:
                 answers[worker] = self.stop_worker(worker, by)
             except RedisError as error:

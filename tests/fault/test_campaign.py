@@ -65,7 +65,7 @@ class Campaign:
         return True
 
     def identity(self, pid):
-        return next((name for name in self.look.workers() if f":{pid}:" in name), None)
+        return next((name for name in self.look.identities() if f":{pid}:" in name), None)
 
 
 @pytest.mark.long

@@ -88,7 +88,7 @@ def job():
 
 def beats_again(look, own, app):
     """Wait until all workers have beaten twice since now, and have searched for dead ones."""
-    names = [name.encode() for name in look.workers()]
+    names = [name.encode() for name in look.identities()]
     for _ in range(2):
         before = {name: own.client.zscore(app.client.keys.workers, name) for name in names}
         eventually(
@@ -130,7 +130,7 @@ def test_a_worker_that_dies_before_the_clock_is_set_back_is_rescued_when_it_has_
     [doomed] = [
         worker
         for worker in workers.started
-        if any(f":{worker.pid}:" in name and look.held(name) for name in look.workers())
+        if any(f":{worker.pid}:" in name and look.held(name) for name in look.identities())
     ]
     [other] = [worker for worker in workers.started if worker is not doomed]
     doomed.kill()

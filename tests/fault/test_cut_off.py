@@ -40,7 +40,7 @@ def job(number):
             app.push({"class": "tasks.job", "args": [number]})
         eventually(lambda: look.stats().in_flight == 5)
         eventually(lambda: len(lines(tmp_path / "ran")) == 5)
-        [identity] = look.workers()
+        [identity] = look.identities()
         between.cut()
         cut_off.wait_for("redis is away")
         # Time passes on the server: its last beat gets older, and its presence expires.
@@ -80,7 +80,7 @@ def test_an_order_given_while_a_worker_is_cut_off_is_obeyed_when_it_is_back(
     workers.write("@cog.job\ndef job(): pass\n")
     with proxy(server_url) as between:
         worker = workers.start(**SETTINGS, redis_url=between.url)
-        [identity] = look.workers()
+        [identity] = look.identities()
         getattr(between, how)()
         worker.wait_for("redis is away")
         assert look.stop_worker(identity, by="ada") == "ordered"

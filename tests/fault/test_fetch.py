@@ -357,6 +357,6 @@ def test_async_producers_do_without_time_too(tmp_path):
         asyncio.run(program(app, job))
         assert Inspector(app).stats()[4:7] == (4, 0, 1)
         own.client.zadd(app.client.keys.workers, {"host:1:a": own.client.time()[0] - 5})
-        [beat] = Inspector(app).beats()
-        assert 4 < beat.age_s < 60
+        [worker] = Inspector(app).workers()
+        assert 4 < worker.beat_age_s < 60
         app.close()

@@ -351,7 +351,7 @@ def test_with_a_latency_of_200_ms_jobs_are_taken_and_settled_together(
     books.push(app=slow)
     books.push(99)
     books.wait_until_done()
-    [identity] = books.look.workers()
+    [identity] = books.look.identities()
     turns = int(redis.hget(app.client.keys.in_flight(identity), "@turn").split()[0])
 
     assert turns < 100 / 2

@@ -38,7 +38,7 @@ def job(number):
 
     assert sorted(line.split()[0] for line in lines(tmp_path / "ran")) == sorted("0123401234")
     assert look.stats() == (5, 0, 0, 0, 0, 0, 0, 0, 0)
-    assert [name for name in look.workers() if f":{doomed.pid}:" in name] == []
+    assert [name for name in look.identities() if f":{doomed.pid}:" in name] == []
 
 
 def test_a_job_that_kills_its_worker_ends_in_dead(workers, push, look):
@@ -120,9 +120,11 @@ def job():
     eventually(lambda: lines(tmp_path / "ran"))
     frozen.freeze()
     other = workers.start(**settings)
-    [identity] = [name for name in look.workers() if f":{frozen.pid}:" in name]
+    [identity] = [name for name in look.identities() if f":{frozen.pid}:" in name]
     # Its presence expires; other workers look for the dead many times meanwhile.
-    eventually(lambda: not look.is_present(identity))
+    eventually(
+        lambda: not next(each.present for each in look.workers() if each.identity == identity)
+    )
     other.wait_for("ready: worker=")
     assert look.held(identity) == 1
     (tmp_path / "hold").unlink()

@@ -58,7 +58,7 @@ def test_a_damaged_key_holds_up_nothing_and_is_kept_aside(name, when, app, look,
         eventually(lambda: redis.get(aside) == b"a mess")
         eventually(lambda: look.stats() == (1, 2, 0, 0, 0, 0, 0, 1, 1))
         assert 0 < redis.ttl(aside) <= 30 * 86400
-        eventually(lambda: look.workers() == [worker.identity])
+        eventually(lambda: look.identities() == [worker.identity])
     assert look.workers() == []
 
 

@@ -244,7 +244,7 @@ def hang():
 
     hold(workers)
     leaving, _ = started(swarm)[2:]
-    look.stop_worker(next(name for name in look.workers() if f":{leaving}:" in name))
+    look.stop_worker(next(each.identity for each in look.workers() if each.pid == leaving))
     swarm.wait_for("killing", times=2)
     swarm.wait_for("ready: worker=", times=5)
     assert f"killing, it did not stop in time: pid={leaving} seat=0" in swarm.log

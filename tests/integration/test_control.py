@@ -50,7 +50,7 @@ def test_stop_ends_one_worker(app, look, job):
         assert one.join(30)
         job.enqueue()
         eventually(lambda: look.stats().processed == 1)
-        assert look.workers() == [other.identity]
+        assert look.identities() == [other.identity]
         assert look.stop_worker(one.identity) == "gone"
 
 

@@ -191,7 +191,7 @@ def test_keep_leaves_server_and_workers_running(place: Path, start: Run) -> None
     [logs] = re.findall(r"^  tail (\S+)/worker-\*\.log$", output, re.M)
     app = Cogworker(redis_url=url, namespace=namespace)
     inspector = Inspector(app)
-    assert sorted(name.split(":")[-2] for name in inspector.workers()) == sorted(pids.split())
+    assert sorted(name.split(":")[-2] for name in inspector.identities()) == sorted(pids.split())
     assert inspector.stats().processed + inspector.stats().dead == FEW
     app.close()
     assert {path.name for path in Path(logs).glob("*.log")} == {

@@ -29,7 +29,7 @@ def test_a_worker_runs_in_a_block_and_leaves_no_trace(app, look, dump):
     before = {number: signal.getsignal(number) for number in signal.valid_signals()}
     with app.worker(**QUICK) as worker:
         assert worker.wait_until_ready(30)
-        assert look.workers() == [worker.identity]
+        assert look.identities() == [worker.identity]
         assert {number: signal.getsignal(number) for number in signal.valid_signals()} == before
         job.enqueue()
         assert ran.wait(30)

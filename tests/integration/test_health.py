@@ -6,12 +6,13 @@ import signal
 import subprocess
 import sys
 import time
+from types import SimpleNamespace
 
 import pytest
 
 from cogworker._worker.facts import hostname, new_identity
 from cogworker.cli.health import exists, judge
-from cogworker.inspector import Beat, Inspector
+from cogworker.inspector import Inspector
 
 from support.processes import eventually, freeze
 from support.server import free_port, server
@@ -39,22 +40,25 @@ def health(tmp_path, settings):
 
 
 def test_judge_counts_the_fresh_workers_of_a_host():
-    beats = [Beat("a", "h", 1.0), Beat("b", "h", 3.04), Beat("c", "h", 99.0), Beat("d", "i", 0.1)]
+    told = [("a", "h", 1.0), ("b", "h", 3.04), ("c", "h", 99.0), ("d", "i", 0.1)]
+    workers = [
+        SimpleNamespace(identity=name, host=host, beat_age_s=age_s) for name, host, age_s in told
+    ]
 
-    def told(host, wanted, max_age_s, gone=""):
-        return judge(beats, host, wanted, max_age_s, lambda worker: worker not in gone)
+    def judged(host, wanted, max_age_s, gone=""):
+        return judge(workers, host, wanted, max_age_s, lambda worker: worker not in gone)
 
-    assert told("h", 2, 15) == (True, "ok: workers=2 host=h oldest_beat_s=3.0")
-    assert told("h", 3, 15) == (
+    assert judged("h", 2, 15) == (True, "ok: workers=2 host=h oldest_beat_s=3.0")
+    assert judged("h", 3, 15) == (
         False, "too few workers: workers=2 host=h wanted=3 max_age_s=15 last_beat_s=1.0",
     )  # fmt: skip
-    assert told("h", 1, 0.5)[0] is False
-    assert told("h", 3, 100)[0] is True
-    assert told("j", 1, 15) == (
+    assert judged("h", 1, 0.5)[0] is False
+    assert judged("h", 3, 100)[0] is True
+    assert judged("j", 1, 15) == (
         False, "too few workers: workers=0 host=j wanted=1 max_age_s=15",
     )  # fmt: skip
-    assert told("h", 1, 15, gone="a") == (True, "ok: workers=1 host=h stale=1 oldest_beat_s=3.0")
-    assert told("h", 1, 15, gone="ab") == (
+    assert judged("h", 1, 15, gone="a") == (True, "ok: workers=1 host=h stale=1 oldest_beat_s=3.0")
+    assert judged("h", 1, 15, gone="ab") == (
         False, "too few workers: workers=0 host=h stale=2 wanted=1 max_age_s=15 last_beat_s=99.0",
     )  # fmt: skip
 
@@ -194,7 +198,7 @@ def test_a_host_name_may_have_colons(monkeypatch, app, redis):
     monkeypatch.setenv("DYNO", "a:b")
     redis.zadd(app.client.keys.workers, {new_identity(): redis.time()[0] - 10})
 
-    [beat] = Inspector(app).beats()
+    [worker] = Inspector(app).workers()
 
-    assert beat.host == hostname() == "a:b"
-    assert 9 < beat.age_s < 60
+    assert worker.host == hostname() == "a:b"
+    assert 9 < worker.beat_age_s < 60

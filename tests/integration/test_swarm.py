@@ -54,7 +54,7 @@ def test_it_starts_as_many_workers_as_told_and_stops_them_all(workers, push, loo
 
     pids = started(swarm)
     assert sorted(children(swarm.pid)) == sorted(pids)
-    assert sorted(int(name.split(":")[1]) for name in look.workers()) == sorted(pids)
+    assert sorted(int(name.split(":")[1]) for name in look.identities()) == sorted(pids)
     for _ in range(20):
         push("job")
     eventually(lambda: look.stats().processed == 20)
@@ -114,7 +114,7 @@ def small():
     assert re.findall(r"imported in (\d+)", swarm.log) == [str(swarm.pid)]
     assert set(re.findall(r"ran in (\d+)", swarm.log)) <= set(map(str, started(swarm)))
     assert "threads=" not in swarm.log
-    assert len(set(look.workers())) == 2
+    assert len(set(look.identities())) == 2
     assert swarm.stop() == 0
 
 
@@ -288,7 +288,7 @@ def test_under_nohup_it_is_not_hung_up(workers):
 def test_a_worker_that_is_told_from_afar_to_go_is_not_replaced_until_a_restart(workers, look):
     workers.write("")
     swarm = workers.swarm("-n", "2", **QUICK)
-    look.stop_worker(look.workers()[0])
+    look.stop_worker(look.identities()[0])
     swarm.wait_for("a worker retired")
     [remaining] = children(swarm.pid)
     assert len(look.workers()) == 1
@@ -321,7 +321,7 @@ def job():
     swarm = workers.swarm("-n", "2", **QUICK)
     push("job")
     eventually((workers.folder / "began").exists)
-    [busy] = [name for name in look.workers() if look.held(name)]
+    [busy] = [name for name in look.identities() if look.held(name)]
     look.stop_worker(busy)
     swarm.wait_for("stopping: worker=")
     # The parent may hear of it later than the log.

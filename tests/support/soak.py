@@ -149,7 +149,7 @@ class Soak:
             os.kill(pid, signal.SIGKILL)
 
     def stop_worker(self) -> None:
-        names = self.look.workers()
+        names = self.look.identities()
         if names:
             self.look.quiet_worker(self.chance.choice(names), by="soak")
         if (pid := self.a_worker()) is not None:
@@ -226,7 +226,7 @@ class Soak:
         """All is well again: everything must come to its end, and the books must balance."""
         self.between.heal()
         self.look.resume_queue("default")
-        for worker in self.look.workers():
+        for worker in self.look.identities():
             self.look.resume_worker(worker)
         eventually(lambda: sum(self.look.stats()[4:8]) == 0, 240)
         for swarm in self.swarms:

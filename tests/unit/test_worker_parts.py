@@ -4,12 +4,14 @@ import logging
 import os
 import signal
 import threading
+import time
 from contextlib import nullcontext
 from types import SimpleNamespace
 
+import msgspec
 import pytest
 
-from cogworker import JobInterrupted, RedisRefused, RedisUnavailable
+from cogworker import JobInterrupted, RedisRefused, RedisUnavailable, clock
 from cogworker._engine.places import InFlight
 from cogworker._redis.keys import Keys
 from cogworker._worker import facts
@@ -567,10 +569,14 @@ def test_identities_differ_and_name_host_and_process(monkeypatch):
     assert (fixed["hostname"], fixed["pid"]) == ("web.1", os.getpid())
 
 
-def test_a_beat_tells_memory_busy_and_quiet():
-    fields = facts.presence_facts({"identity": "x"}, 3, True)
+def test_a_beat_tells_memory_what_runs_and_quiet():
+    running = delivery(1)
+    running.started_at = clock.monotonic() - 50
 
-    assert fields["busy"] == "3"
+    fields = facts.presence_facts({"identity": "x"}, [running], True)
+
+    assert fields["busy"] == "1"
+    assert msgspec.json.decode(fields["began"]) == {"1.1.q": pytest.approx(time.time() - 50, abs=5)}
     assert fields["quiet"] == "true"
     assert '"rss_kb":' in fields["info"]
     assert facts.resident_kb() > 5000

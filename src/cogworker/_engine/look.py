@@ -6,12 +6,14 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from cogworker._engine.replies import text
+from cogworker._engine.replies import pairs, text
 from cogworker._redis import scripts
 from cogworker._redis.command import Command
 from cogworker._redis.keys import Keys
 
 KEYS_A_STEP = 1000
+MOST_BYTES = 4 * 1024 * 1024
+"""Of payloads that one answer has."""
 GONE = -2
 
 
@@ -41,9 +43,70 @@ def stats(keys: Keys, queues: Sequence[str], workers: Sequence[str]) -> Command[
     return Command("stats", scripts.STATS, names, (len(queues),), list)
 
 
-def present(keys: Keys, worker: str) -> Command[bool]:
-    """Whether a worker's presence has not expired."""
-    return Command("present", None, ("EXISTS", keys.presence(worker)), (), bool)
+class Backlog(NamedTuple):
+    """How many jobs a queue has, and the oldest one; empty when it was too large to be read."""
+
+    size: int
+    oldest: bytes
+
+
+def backlogs(keys: Keys, names: Sequence[str]) -> Command[tuple[float, list[Backlog]]]:
+    """The server's time, and the backlog of each queue."""
+
+    def read(reply: Any) -> tuple[float, list[Backlog]]:
+        return float(reply[0]), list(map(Backlog, reply[1::2], reply[2::2]))
+
+    keys_of = [keys.queue(name) for name in names]
+    return Command("queues", scripts.QUEUES, keys_of, (MOST_BYTES,), read)
+
+
+class Said(NamedTuple):
+    """What a worker said of itself with its last beat, and what it was told last.
+
+    ``info`` is JSON; what is not there is empty. ``held`` is how many jobs it has now.
+    """
+
+    info: bytes
+    busy: bytes
+    quiet: bytes
+    held: int
+    order: str
+    by: str
+    at: str
+
+
+def fleet(keys: Keys, workers: Sequence[str]) -> Command[list[Said]]:
+    """The same of some workers."""
+    names = [
+        key
+        for name in workers
+        for key in (keys.presence(name), keys.in_flight(name), keys.orders(name))
+    ]
+
+    def read(reply: Any) -> list[Said]:
+        return [Said(*said[:4], *map(text, said[4:])) for said in reply]
+
+    return Command("fleet", scripts.FLEET, names, (), read)
+
+
+class Held(NamedTuple):
+    """What a worker has in flight: tags with payloads, empty ones of what was too large to be read.
+
+    ``began`` says which of them run, and since when: JSON, at the time of its last beat.
+    """
+
+    began: bytes
+    jobs: list[tuple[bytes, bytes]]
+
+
+def held(keys: Keys, workers: Sequence[str]) -> Command[list[Held]]:
+    """The same of some workers."""
+    names = [key for name in workers for key in (keys.in_flight(name), keys.presence(name))]
+
+    def read(reply: Any) -> list[Held]:
+        return [Held(began, list(pairs(jobs))) for began, *jobs in reply]
+
+    return Command("held", scripts.HELD, names, (MOST_BYTES,), read)
 
 
 def waiting(keys: Keys, queue: str, limit: int) -> Command[list[bytes]]:

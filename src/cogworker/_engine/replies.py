@@ -109,8 +109,8 @@ def read_moved(reply: Raw) -> Moved:
         return NOTHING_AMISS
     return Moved(
         lost,
-        [(ref, text(error)) for ref, error in _pairs(failed)],
-        [(text(key), text(error)) for key, error in _pairs(problems)],
+        [(ref, text(error)) for ref, error in pairs(failed)],
+        [(text(key), text(error)) for key, error in pairs(problems)],
         [
             Refused(job, text(verb), text(why))
             for job, verb, why in zip(refused[::3], refused[1::3], refused[2::3], strict=True)
@@ -125,7 +125,7 @@ def read_turned(reply: Raw) -> Turned | Stale:
     """Read a turn's answer."""
     if reply[0] == b"stale":
         return Stale(int(reply[1]))
-    deliveries = [Taken(tag, payload) for tag, payload in _pairs(reply[4])]
+    deliveries = [Taken(tag, payload) for tag, payload in pairs(reply[4])]
     if len(reply) > 6:  # repeated: a hash has no order
         deliveries.sort(key=lambda job: order_of(job.tag))
     return Turned(read_moved(reply[:4]), deliveries, [text(name) for name in reply[5]])
@@ -139,7 +139,7 @@ def read_due(reply: Raw) -> Due:
         float(next_in) if next_in else None,
         workers,
         bool(more),
-        [(text(key), text(error)) for key, error in _pairs(problems)],
+        [(text(key), text(error)) for key, error in pairs(problems)],
         schedule,
         retry,
     )
@@ -158,13 +158,13 @@ def read_examined(reply: Raw) -> Held | None:
     """Read what a dead worker held; None when it lives."""
     if reply[0] == b"alive":
         return None
-    jobs = [Taken(tag, payload) for tag, payload in _pairs(reply[2:]) if _is_tag(tag)]
+    jobs = [Taken(tag, payload) for tag, payload in pairs(reply[2:]) if _is_tag(tag)]
     return Held(reply[1] == b"basic", sorted(jobs, key=lambda job: order_of(job.tag)))
 
 
 def read_stale(reply: Raw) -> dict[str, float]:
     """Read the last beats of silent workers."""
-    return {text(name): float(beat) for name, beat in _pairs(reply)}
+    return {text(name): float(beat) for name, beat in pairs(reply)}
 
 
 def read_rescued(reply: Raw) -> Moved | None:
@@ -177,5 +177,6 @@ def text(word: bytes) -> str:
     return word.decode("utf-8", "backslashreplace")
 
 
-def _pairs(flat: Sequence[bytes]) -> Iterator[tuple[bytes, bytes]]:
+def pairs(flat: Sequence[bytes]) -> Iterator[tuple[bytes, bytes]]:
+    """The words of a flat list by two."""
     return zip(flat[::2], flat[1::2], strict=True)

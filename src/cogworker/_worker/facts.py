@@ -5,10 +5,13 @@ import resource
 import secrets
 import socket
 import sys
+from collections.abc import Sequence
 from typing import Any
 
 from cogworker import clock
+from cogworker._engine.replies import text
 from cogworker._version import __version__
+from cogworker._worker.delivery import Delivery
 from cogworker.config import Config
 from cogworker.payload import encode
 
@@ -42,10 +45,22 @@ def fixed_facts(identity: str, config: Config) -> dict[str, Any]:
     }
 
 
-def presence_facts(fixed: dict[str, Any], busy: int, quiet: bool) -> dict[str, str]:
-    """The fields of a beat: ``info`` (JSON), ``busy`` and ``quiet``."""
+def presence_facts(
+    fixed: dict[str, Any], running: Sequence[Delivery], quiet: bool
+) -> dict[str, str]:
+    """The fields of a beat: ``info`` (JSON), ``busy``, ``quiet`` and ``began``.
+
+    ``began`` is JSON, too: when each of the deliveries began that run now, by tag.
+    """
     info = encode({**fixed, "rss_kb": resident_kb()}).decode()
-    return {"info": info, "busy": str(busy), "quiet": "true" if quiet else "false"}
+    offset_s = clock.wall() - clock.monotonic()
+    began = {text(each.tag): round(each.started_at + offset_s, 3) for each in running}
+    return {
+        "info": info,
+        "busy": str(len(running)),
+        "quiet": "true" if quiet else "false",
+        "began": encode(began).decode(),
+    }
 
 
 def resident_kb() -> int | None:

@@ -181,5 +181,5 @@ class Parts:
 
     def _facts(self) -> dict[str, str]:
         return facts.presence_facts(
-            self._fixed_facts, self.dispatcher.slots.busy, not self.dispatcher.taking
+            self._fixed_facts, self.dispatcher.slots.running(), not self.dispatcher.taking
         )

@@ -113,7 +113,7 @@ class Crew:
         for worker in self.workers:
             worker.send_signal(signal.SIGSTOP)  # or it could settle them before it is killed
             try:
-                name = next((n for n in inspector.workers() if f":{worker.pid}:" in n), "")
+                name = next((n for n in inspector.identities() if f":{worker.pid}:" in n), "")
                 if name and inspector.held(name):
                     worker.kill()
                     worker.wait()
@@ -162,7 +162,7 @@ def work(screen: Screen, crew: Crew, inspector: Inspector, total: int) -> tuple[
             if victim:
                 deed = f"worker {pid} is killed (SIGKILL) while it holds {held} jobs"
                 screen.say(f"half-way, {deed}; worker {crew.start_worker()} replaces it", "red")
-        elif victim and not rescued and victim not in inspector.workers():
+        elif victim and not rescued and victim not in inspector.identities():
             line = rf"rescued: jobs=(\d+) worker={re.escape(victim)}\n"
             if rescued := sum(int(jobs) for jobs in re.findall(line, crew.logs())):
                 seconds = time.monotonic() - killed_at
@@ -180,7 +180,7 @@ def run(screen: Screen, crew: Crew, files: Sequence[Path]) -> bool:
     inspector = Inspector(demo_jobs.cog)
     with screen.bar:
         pids = f"{crew.start_worker()} and {crew.start_worker()}"
-        while len(inspector.workers()) < 2:
+        while len(inspector.identities()) < 2:
             crew.pause()
         screen.say(f"workers {pids} count what {len(files):,} files of {STDLIB} define")
         started = time.monotonic()

@@ -22,7 +22,8 @@ from cogworker.cli import application
 from cogworker.cli.options import CONFIG
 from cogworker.config import Config
 from cogworker.errors import ConfigError
-from cogworker.inspector import Beat, Inspector
+from cogworker.inspector import Inspector
+from cogworker.live import WorkerInfo
 
 BEATS_MISSED = 3
 REDIS_TIMEOUT_S = 2.0
@@ -69,7 +70,7 @@ def health(
         where = f" redis={_server(app.config)} namespace={app.config.namespace}"
         if max_age_s is None:
             max_age_s = BEATS_MISSED * app.config.heartbeat_interval
-        healthy, line = judge(Inspector(app).beats(), hostname(), wanted, max_age_s, exists)
+        healthy, line = judge(Inspector(app).workers(), hostname(), wanted, max_age_s, exists)
         code = 0 if healthy else 1
     except (ConfigError, application.Unimportable) as error:
         code, line = 2, f"can't tell: {error}".partition("\n")[0]
@@ -80,7 +81,7 @@ def health(
 
 
 def judge(
-    beats: Sequence[Beat],
+    workers: Sequence[WorkerInfo],
     host: str,
     wanted: int,
     max_age_s: float,
@@ -91,8 +92,8 @@ def judge(
     Those that do not exist are ``stale``, and not missed as such: a worker that was killed is
     listed until its jobs are rescued, and another one may be in its place.
     """
-    mine = [beat for beat in beats if beat.host == host]
-    ages_s = sorted(beat.age_s for beat in mine if exists(beat.worker))
+    mine = [worker for worker in workers if worker.host == host]
+    ages_s = sorted(each.beat_age_s for each in mine if exists(each.identity))
     # A beat from far in the future is left from before a clock was set back.
     fresh_s = [age_s for age_s in ages_s if abs(age_s) <= max_age_s]
     facts = f"workers={len(fresh_s)} host={host}"
