@@ -17,6 +17,10 @@ from cogworker import (
     RetryPolicy,
     current_job,
 )
+from cogworker.async_inspector import AsyncInspector
+from cogworker.by_hand import JobEntry
+from cogworker.live import QueueInfo
+from cogworker.records import RunPage
 
 cog = Cogworker(redis_url="redis://localhost", concurrency=5)
 
@@ -55,6 +59,13 @@ async def main() -> None:
     assert_type(await fetch.aenqueue("x", tries=2), str | None)
     assert_type(await fetch.aenqueue_in(1.5, "x"), str | None)
     await fetch.aenqueue(1)  # type: ignore[arg-type]
+    look = AsyncInspector(cog)
+    assert_type(await look.queues(), list[QueueInfo])
+    assert_type(await look.history(job=greet, limit=5), RunPage)
+    async for lock in look.locks():
+        assert_type(lock.holder, str)
+    assert_type((await look.jobs("dead").page(limit=5)).entries, list[JobEntry])
+    await look.history(before=5)  # type: ignore[arg-type]
 
 
 def takes_a_job(job: Job[[int], None]) -> None:
