@@ -23,7 +23,6 @@ from pathlib import Path
 import click
 
 from cogworker.embedded import EmbeddedServer
-from cogworker.errors import CogworkerError
 from cogworker.inspector import DeadJob, Inspector, Stats
 
 SETTINGS = {
@@ -40,10 +39,8 @@ class Screen:
     """A progress bar in a terminal, a line for every 10 % elsewhere."""
 
     def __init__(self) -> None:
-        try:
-            from rich import progress  # here: no other command needs it
-        except ImportError as error:
-            raise CogworkerError('the demo needs rich: pip install "cogworker[demo]"') from error
+        from rich import progress  # here: few commands need it, and it is large
+
         columns = progress.BarColumn(), progress.MofNCompleteColumn(), progress.TimeElapsedColumn()
         self.bar = progress.Progress(*columns, disable=not sys.stdout.isatty())
         self._task = self.bar.add_task("", total=None)
