@@ -7,12 +7,15 @@ better than two. A call that is cancelled goes on in its thread, and an action i
 import asyncio
 import functools
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
+from datetime import datetime
+from functools import partial
 from itertools import islice
-from typing import Any, Concatenate, Generic, Literal, ParamSpec, TypeVar
+from typing import Any, Concatenate, Generic, Literal, ParamSpec, TypeVar, Unpack
 
 from cogworker.app import Cogworker
+from cogworker.bulk import Bulk
 from cogworker.inspector import Inspector
-from cogworker.jobs_at import JobsAt
+from cogworker.jobs_at import ActionName, Filter, JobsAt, Tally
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -57,6 +60,18 @@ def _iterated(
     return twin
 
 
+class AsyncBulk(_Twin[Bulk]):
+    """``Bulk`` for ``async`` code; ``AsyncJobsAt.bulk`` makes it."""
+
+    count = _awaited(Bulk.count)
+
+    async def run(self) -> AsyncIterator[Tally]:
+        """Carry it out; see ``Bulk.run``."""
+        tallies = self._sync.run()
+        while (came := await asyncio.to_thread(next, tallies, None)) is not None:
+            yield came
+
+
 class AsyncJobsAt(_Twin[JobsAt]):
     """``JobsAt`` for ``async`` code; ``size`` is its length."""
 
@@ -70,7 +85,26 @@ class AsyncJobsAt(_Twin[JobsAt]):
     retry_now = _awaited(JobsAt.retry_now)
     revive = _awaited(JobsAt.revive)
     reschedule = _awaited(JobsAt.reschedule)
+    act = _awaited(JobsAt.act)
     clear = _awaited(JobsAt.clear)
+    now = _awaited(JobsAt.now)
+
+    def check(
+        self, action: ActionName, when: datetime | None = None, **wanted: Unpack[Filter]
+    ) -> None:
+        """Raises CogworkerError for an action that is not for these jobs, and a wrong filter."""
+        self._sync.check(action, when, **wanted)
+
+    def allows(self, action: ActionName) -> bool:
+        """Whether an action is for the jobs at this place."""
+        return self._sync.allows(action)
+
+    async def bulk(
+        self, action: ActionName, *, when: datetime | None = None, **wanted: Unpack[Filter]
+    ) -> AsyncBulk:
+        """Prepare one action on all jobs here that a filter matches; see ``Bulk``."""
+        make = partial(Bulk, self._sync, action, when=when, **wanted)
+        return AsyncBulk(await asyncio.to_thread(make))
 
 
 class AsyncInspector(_Twin[Inspector]):

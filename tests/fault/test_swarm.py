@@ -376,13 +376,13 @@ def test_signals_are_obeyed_during_a_phased_restart(workers, look):
 
 
 def test_another_restart_during_one_starts_over(workers, look):
-    workers.write(SLOW + "print(f'version 1 in {os.getpid()}', flush=True)\n")
+    workers.write(SLOW + "print(f'version 1 in {os.getpid()}\\n', end='', flush=True)\n")
     swarm = workers.swarm("-n", "3", **QUICK)
     (workers.folder / "slow").touch()
-    workers.write(SLOW + "print(f'second version in {os.getpid()}', flush=True)\n")
+    workers.write(SLOW + "print(f'second version in {os.getpid()}\\n', end='', flush=True)\n")
     swarm.signal(signal.SIGUSR2)
     swarm.wait_for("worker started: ", times=4)
-    workers.write(SLOW + "print(f'the third version in {os.getpid()}', flush=True)\n")
+    workers.write(SLOW + "print(f'the third version in {os.getpid()}\\n', end='', flush=True)\n")
     swarm.signal(signal.SIGUSR2)
     swarm.wait_for("worker started: ", times=5)
     assert swarm.log.count("restart begins: ") == swarm.log.count("restart ends: ") + 1 == 2

@@ -242,14 +242,3 @@ def test_a_worker_that_ends_by_itself_ends_the_demo(place: Path, start: Run) -> 
     assert process.returncode == 1
     assert f"Error: worker {pid} ended by itself:\n" in output
     leaves_nothing(place)
-
-
-def test_without_rich_it_says_what_to_install() -> None:
-    program = (
-        "import sys; sys.modules['rich'] = None; sys.argv[1:] = ['demo']; "
-        "from cogworker.cli import main; main()"
-    )
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
-    assert done.returncode == 2
-    assert done.stdout == ""
-    assert done.stderr == 'cogworker: the demo needs rich: pip install "cogworker[demo]"\n'

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import re
 import signal
 import threading
 
@@ -502,15 +503,15 @@ def test_each_failed_run_is_told_with_its_arguments(app, seen, redis):
 def test_a_forked_worker_has_its_own_thread_for_hooks(workers):
     workers.write(
         "import os\n"
-        "cog.on_startup(lambda: print('startup in', os.getpid(), flush=True))\n"
-        "cog.on_shutdown(lambda: print('shutdown in', os.getpid(), flush=True))\n"
+        "cog.on_startup(lambda: os.write(1, b'startup in %d\\n' % os.getpid()))\n"
+        "cog.on_shutdown(lambda: os.write(1, b'shutdown in %d\\n' % os.getpid()))\n"
     )
     swarm = workers.swarm("-n", "2", "--preload")
     assert swarm.stop() == 0
 
-    told = [line.split() for line in swarm.log.splitlines() if " in " in line]
     startups, shutdowns = (
-        sorted(pid for what, _, pid in told if what == each) for each in ("startup", "shutdown")
+        sorted(re.findall(rf"^{each} in (\d+)$", swarm.log, re.MULTILINE))
+        for each in ("startup", "shutdown")
     )
     assert startups == shutdowns
     assert len(startups) == 2

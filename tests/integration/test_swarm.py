@@ -74,10 +74,10 @@ def test_by_default_there_is_one_worker_for_each_processor(workers):
 
 
 def test_each_worker_imports_the_application_by_itself_and_a_restart_runs_new_code(workers):
-    workers.write("import os\nprint(f'old code in {os.getpid()}', flush=True)\n")
+    workers.write("import os\nprint(f'old code in {os.getpid()}\\n', end='', flush=True)\n")
     swarm = workers.swarm("-n", "2", **QUICK)
     old = started(swarm)
-    workers.write("import os\nprint(f'brand new code in {os.getpid()}', flush=True)\n")
+    workers.write("import os\nprint(f'brand new code in {os.getpid()}\\n', end='', flush=True)\n")
     restart(swarm)
     new = started(swarm)[2:]
 
@@ -90,7 +90,7 @@ def test_preloaded_it_is_imported_once_before_the_fork(workers, push, look):
     workers.write(
         """
 import os
-print(f"imported in {os.getpid()}", flush=True)
+print(f"imported in {os.getpid()}\\n", end='', flush=True)
 cog.push({"class": "tasks.job"})  # by a connection that must not cross the fork
 @cog.job
 def job():
@@ -98,7 +98,7 @@ def job():
         cog.push({"class": "tasks.small"})
 @cog.job
 def small():
-    print(f"ran in {os.getpid()}", flush=True)
+    print(f"ran in {os.getpid()}\\n", end='', flush=True)
 """
     )
     swarm = workers.swarm("-n", "2", "--preload", **QUICK)
